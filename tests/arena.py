@@ -44,12 +44,12 @@ from agent.sandbox.keeper import GB, ResourceLimits
 TAG = "t"
 CHAMPION = "experiments/nights/earlier/runs/0003/seed0/out/model.safetensors"
 KEYS = (".netrc", ".ssh/id_ed25519", ".git-credentials", ".config/gh/hosts.yml", ".aws/credentials")
-# where a token may turn up
+# A token may turn up in these places.
 SHARED = ("/", "/tmp", "/var/tmp", "/dev/shm", "/run", "/etc", "/usr/lib", "/usr/local/lib")
 LOGS_BYTES = 8 << 20
 KEYCTL_JOIN_SESSION_KEYRING = 1
 BUDGET_S = 2.0
-SHORT_S, LONG_S = 8.0, 200.0  # for those who would take all they get, and for the others, on a busy machine
+SHORT_S, LONG_S = 8.0, 200.0  # s for scripts that take all they get, and for the others on a busy machine
 TAKES_ALL = ("hangs_in_scoring", "ignores_the_budget", "slows_the_clock")
 LIMITS = ResourceLimits(
     memory_bytes=2 * GB, spare_memory_bytes=GB // 2, spare_disk_bytes=GB // 2, folder_bytes=GB // 2, folder_files=2000,
@@ -65,11 +65,11 @@ GUARD = '\n\nif __name__ == "__main__":'
 
 @dataclass(frozen=True)
 class Script:
-    """Hold one script of a folder of cheats/."""
+    """One script of a folder of cheats/."""
 
     name: str
     folder: str  # caught, honest or known
-    tries: str  # what it does
+    tries: str  # what the script does
     code: str
 
     def compose(self, world: Mapping[str, object], base: str = BASE) -> str:
@@ -130,7 +130,7 @@ class Server:
     def _serve(self, chooser: selectors.BaseSelector, over: threading.Event) -> None:
         done = False
         while not done:
-            done = over.is_set()  # and a last look
+            done = over.is_set()  # looks once more after the end
             for key, _ in chooser.select(0.1):
                 line: socket.socket = key.fileobj  # type: ignore[assignment]
                 if line.type == socket.SOCK_DGRAM:
@@ -146,7 +146,7 @@ class World:
 
     folder: Path
     token: str
-    canary: str  # in every key of the user's, and in no script
+    canary: str  # a word in every key of the user's, and in no script
     data: Path
     server: Server
     base: str  # the honest script, which is attempt 0

@@ -42,7 +42,7 @@ from nights import BROKEN, Grounds, make_repository, unigram
 import prepare
 from agent.lab import corpus, hardware
 
-hardware.tune()  # before any test imports MLX
+hardware.tune()  # MLX must not be imported yet
 
 # A shell's background job, and nohup, leave these ignored for all processes below, whose answers to them are tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)

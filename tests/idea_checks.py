@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-import conftest  # before MLX and NumPy: it sets their threads, and the fast BLAS
+import conftest  # must be imported before MLX and NumPy: it sets their threads, and the fast BLAS
 import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_flatten
@@ -30,7 +30,7 @@ from agent.script.dials import set_dials
 SHIPPED = (ABOVE / SCRIPT).read_text()
 SMALL = {"DEPTH": 4, "ASPECT_RATIO": 16, "HEAD_DIM": 32, "BATCH_ROWS": 4, "MICRO_STEPS": 1, "LOG_EVERY_S": 1e6}
 STEPS = 40
-FALL_NATS = 0.5  # at least, over these steps; the shipped script's loss falls by 1.3
+FALL_NATS = 0.5  # least fall over these steps; the shipped script's loss falls by 1.3
 ROUNDING = 1e-4  # products of other shapes add up in another order
 
 

@@ -86,7 +86,7 @@ class Server:
     def __init__(self, *behaviours: Behaviour, certificate: Path | None = None) -> None:
         self.behaviours = list(behaviours)
         self.requests: list[Request] = []
-        self.over = threading.Event()  # what hangs, hangs no longer
+        self.over = threading.Event()  # set at the end: hanging answers then return
         self._lock = threading.Lock()
         self._http = _HTTP(("127.0.0.1", 0), Handler)
         self._http.owner = self

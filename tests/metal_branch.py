@@ -52,7 +52,7 @@ def model_of(depth: int, width: int, heads: int, seq_len: int, vocab_size: int) 
 
 def batches_that_fit(depth: int, limits_gb: list[float]) -> list[tuple[int, int, float] | str]:
     """Return for each limit the rows and micro-steps of a step of the Metal preset, and the gigabytes that it needs."""
-    model, sizes = model_of(depth, 64 * depth, depth, 1024, 8192), []  # its weights are never evaluated
+    model, sizes = model_of(depth, 64 * depth, depth, 1024, 8192), []  # the weights are never evaluated
     for limit_gb in limits_gb:
         train_mlx.BATCH_ROWS, train_mlx.MICRO_STEPS = ROWS, 1
         try:

@@ -68,7 +68,7 @@ def git(folder: Path, *arguments: str) -> str:
 def make_repository(root: Path, script: str) -> Path:
     """A user's repository: the script, the fixed files beside it, one commit."""
     shutil.copytree(Path(first_repository(script).name, "user"), root, symlinks=True)
-    git(root, "update-index", "-q", "--refresh")  # which knows the files by their inodes
+    git(root, "update-index", "-q", "--refresh")  # git's index knows files by their inodes
     return root
 
 

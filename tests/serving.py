@@ -27,7 +27,7 @@ from agent.view import serve
 from agent.view.serve import Feed, Watched, application, listen, server
 
 PATIENCE_S = 120.0  # the server has the lowest priority: beside five busy processes it gets a hundredth of a core
-PERIOD_S = 0.05  # so that no test waits for a second
+PERIOD_S = 0.05  # s; no test waits for a second
 
 
 @dataclass

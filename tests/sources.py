@@ -23,7 +23,7 @@ from agent.records.place import Place
 from agent.script.dials import outline_of, set_dials
 
 SCRIPT = "def main(): ...\ndef load_model(): ...\n"
-LATE_S = 20.0  # what is waited for comes much earlier, or not at all
+LATE_S = 20.0  # s; the awaited event comes much earlier, or never
 
 
 def attempt(number: int, source: str, gain_bpb: float = 0.0, spent_s: float = 300.0, **more: object) -> Attempt:

@@ -15,7 +15,7 @@ from agent.clock import Stopwatch, clocks_s, kept_awake, out_of_reach_of_ctrl_c
 def test_sleep_is_no_time_of_the_run():
     times = {"awake": 1000.0, "always": 5000.0}
     watch = Stopwatch(lambda: (times["awake"], times["always"]))
-    times |= {"awake": 1015.0, "always": 5045.0}  # it slept for 30 s
+    times |= {"awake": 1015.0, "always": 5045.0}  # the machine slept for 30 s
     assert (watch.elapsed_s, watch.slept_s) == (15, 30)
     times["awake"] += 31  # clocks that differ a little tell no negative sleep
     assert watch.slept_s == 0

@@ -50,5 +50,5 @@ def test_an_edit_has_one_void_run_and_one_more_for_each_four_that_counted(number
 
 def test_fresh_seeds_of_two_scripts_give_welchs_interval():
     interval = Interval.of_scores((1.00, 1.02, 1.04), (0.90, 0.91, 0.95, 0.96))
-    theirs = 0.041886943, 0.138113057  # of scipy.stats.ttest_ind(…, equal_var=False), which takes a second to import
+    theirs = 0.041886943, 0.138113057  # scipy.stats.ttest_ind(…, equal_var=False), slow to import, gives these
     assert (interval.mean_bpb, interval.low_bpb, interval.high_bpb) == pytest.approx((0.09, *theirs))

@@ -59,7 +59,7 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_uses_is_not(t
     killed.communicate()
     assert left.is_dir()
     with throwaway_folder() as mine:
-        assert {*tmp_path.iterdir()} == {mine, in_use, left}  # it may not be locked yet
+        assert {*tmp_path.iterdir()} == {mine, in_use, left}  # the maker of a new folder may not have locked it yet
     sweep.cache_clear()
     for folder in (left, in_use):
         grow_old(folder)
@@ -87,7 +87,7 @@ def test_what_only_looks_like_one_stays(tmp_path):
 def test_a_link_stays_a_link_and_its_end_is_written(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "results.tsv").symlink_to(tmp_path / "elsewhere" / "mine.tsv")
-    write_plain(tmp_path / "results.tsv", "one\n")  # where the end does not exist yet, too
+    write_plain(tmp_path / "results.tsv", "one\n")  # the target of a link may not exist yet
     write_plain(tmp_path / "results.tsv", "two\n")
     assert (tmp_path / "results.tsv").is_symlink()
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["mine.tsv"]
@@ -142,7 +142,7 @@ def test_nothing_but_a_plain_file_is_read(tmp_path, leave):
     assert len([*Path("/dev/fd").iterdir()]) == before  # a curve is asked for twenty times a second
 
 
-TAKE_NO_MODE = ("tarfile.open", "os.open")  # of text
+TAKE_NO_MODE = ("tarfile.open", "os.open")  # modes of text
 
 
 def in_the_locale(node: ast.AST) -> bool:

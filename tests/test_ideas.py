@@ -58,7 +58,7 @@ def test_the_script_learns_and_keeps_the_contract_as_it_is_and_with_each_idea(id
     check(SHIPPED if idea is None else applied(idea, SHIPPED, (), "cpu"), tmp_path)
 
 
-ON_CPU = {"ENGRAM_LAYERS": "13", "ENGRAM_ROWS": 4096}  # as on a GPU, but smaller
+ON_CPU = {"ENGRAM_LAYERS": "13", "ENGRAM_ROWS": 4096}  # a small form of the GPU's dials
 
 
 @pytest.mark.slow
@@ -74,6 +74,6 @@ def test_n_grams_are_looked_up_only_where_the_text_is_long_for_the_budget(tiny_d
     for tokens_s, is_text_long in ((tokens / 2, True), (tokens / 2 + 1, False)):
         with as_module(set_dials(SHIPPED, "cpu", {**ON_CPU, "ENGRAM_TOKENS_S": tokens_s})) as script:
             assert script.main(["--budget-s", "2", "--max-steps", "1", "--no-eval", "--out", str(tmp_path)]) == 0
-            gc.unfreeze()  # what a run freezes
+            gc.unfreeze()  # a run freezes these objects
             weights = script.load_model(tmp_path / "model.safetensors").trainable_parameters()
         assert ("engram_embedding" in weights) == is_text_long

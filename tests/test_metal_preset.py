@@ -16,17 +16,17 @@ BRANCH = PROJECT / "tests" / "metal_branch.py"
 BFLOAT16 = 0.02  # relative: sums of tens of products, of which each was rounded to 8 bits
 FLOAT32 = 1e-5
 OPTIMIZER = {"adamw", "nesterov", "cautious_step"}  # float32 on every device
-LOSS_NATS = 0.05  # of a small model after some steps, the same in bfloat16 and in float32
+LOSS_NATS = 0.05  # a small model's loss after some steps, the same in bfloat16 and in float32
 SMALL = {"DEPTH": 2, "ASPECT_RATIO": 32, "HEAD_DIM": 32, "BATCH_ROWS": 2, "LOG_EVERY_S": 0.0}
 
 
 class Mac(NamedTuple):
-    """Hold what was computed by hand for a Mac: how the shipped preset, and one of twice the depth, are cut."""
+    """A Mac's figures, computed by hand: how the shipped preset, and one of twice the depth, are cut."""
 
-    memory_gb: int  # as it is sold: binary gigabytes
+    memory_gb: int  # memory as it is sold: binary gigabytes
     limit_gb: float  # 0.9 of recommendedMaxWorkingSetSize in 10⁹ bytes, as llama.cpp's logs have it on such Macs
     shipped: tuple[int, int, float]  # rows, micro-steps, gigabytes of a step
-    deeper: tuple[int, int, float] | str  # with DEPTH = 12, or why it is refused
+    deeper: tuple[int, int, float] | str  # the same with DEPTH = 12, or why it is refused
 
 
 # By hand for 16 rows of 1024 tokens, depth 6, width 384, vocabulary 8192, 38.9 M parameters, in 10⁹ bytes:

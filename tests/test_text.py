@@ -42,7 +42,7 @@ def test_a_text_is_cut_between_words():
         assert one_line(text, most) == paragraphs(text, most) == short
         if 12 <= most < len(text):
             assert short.endswith("…")
-            assert text[len(short) - 1] in " ,"  # what follows in the text: a word was not cut
+            assert text[len(short) - 1] in " ,"  # the cut is at the end of a word
     assert short == text
     assert shorten("a " + "b" * 30, 20) == "a " + "b" * 17 + "…"  # a word that takes half of the room is cut
 
@@ -51,7 +51,7 @@ def test_a_diff_has_the_changed_lines_alone_and_one_of_many_lines_that_are_alike
     before, after = ["a", "b", "c", "d", "e", "f"], ["a", "b", "c", "d", "E", "f"]
     lines = diff_lines(before, after, "one", "two", context=1)
     assert lines == ["--- one", "+++ two", "@@ -4,3 +4,3 @@", " d", "-e", "+E", " f"]
-    alike, other = ([f"x = {at * step % 130}" for at in range(30_000)] for step in (1, 7))  # else this takes minutes
+    alike, other = ([f"x = {at * step % 130}" for at in range(30_000)] for step in (1, 7))  # slow to compare
     lines = diff_lines(["top", *alike, "end"], ["top", *other, "end"])
     assert lines[:3] == ["--- ", "+++ ", "@@ -3,29999 +3,29999 @@"]
     assert lines[3:] == [*(f"-{line}" for line in alike[1:]), *(f"+{line}" for line in other[1:])]

@@ -67,7 +67,7 @@ def test_layers_beyond_the_depth_look_no_n_grams_up_and_a_digit_is_no_part_of_an
 def test_a_model_with_n_grams_is_loaded_where_the_table_of_a_new_one_would_be_of_another_size(monkeypatch, tmp_path):
     model = tiny_model(engram_layers=(1,), engram_rows=64)
     train_mlx.save_model(model, tmp_path / "model.safetensors")
-    monkeypatch.setattr(train_mlx, "ENGRAM_ROWS", 32)  # as on a Mac
+    monkeypatch.setattr(train_mlx, "ENGRAM_ROWS", 32)  # a Mac's value
     loaded = train_mlx.load_model(tmp_path / "model.safetensors")
     assert loaded.config == model.config
     assert mx.array_equal(loaded(random_tokens(2)), model(random_tokens(2)))

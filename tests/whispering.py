@@ -26,15 +26,15 @@ from contextlib import closing, suppress
 from itertools import count, islice
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-INODES = 1024  # that the kernel deals to a core at a time
+INODES = 1024  # inodes that the kernel deals to a core at a time
 NUMBER = re.compile(r"(?<![\w.])[0-9a-f]{1,16}(?![\w.])")
 MOST_BYTES, MOST_NUMBERS = 1 << 14, 400
 OWN_MEMORY = ("pagemap", "mem", "environ", "auxv", "smaps", "smaps_rollup", "numa_maps", "maps", "map_files", "attr")
-OPTIONS = range(1, 90)  # of SOL_SOCKET
+OPTIONS = range(1, 90)  # options of SOL_SOCKET
 FAMILIES = {socket.AF_INET: ("127.0.0.1", 0), socket.AF_INET6: ("::1", 0), socket.AF_NETLINK: (0, 0)}
 FIEMAP, LARGE = 0xC020660B, 1 << 20
 FORGET_EXTENTS, KNOWN_EXTENTS = 0x6628, 0xC020662A  # commands of ext4
-GET_HINT, SET_HINT, SHORT_LIVED = 1035, 1036, 2  # of fcntl, how long what is written will last
+GET_HINT, SET_HINT, SHORT_LIVED = 1035, 1036, 2  # commands of fcntl, and a value: written data will be deleted soon
 THREADS = 64
 LOOP = 1_000_000
 

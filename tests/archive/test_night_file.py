@@ -31,7 +31,7 @@ from agent.records.place import Place
 from agent.sandbox.box import Open
 
 PROGRAM = "Prefer short scripts.\n"
-Members = Mapping[str, bytes | tarfile.TarInfo]  # by name: the text of a plain file, or something else
+Members = Mapping[str, bytes | tarfile.TarInfo]  # name → the text of a plain file, or another member
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, trained_night: Path, tiny_dat
     (grounds.folder("t") / "asks" / "späte Frage.txt").write_text("why?")
     folder = grounds.folder("t") / "runs" / "0001" / "seed0"
     (folder / "tmp" / "cache").mkdir(parents=True, exist_ok=True)
-    (folder / "tmp" / "link").symlink_to("/etc/passwd")  # of a script; it stays behind with all that is temporary
+    (folder / "tmp" / "link").symlink_to("/etc/passwd")  # a script's link stays behind with everything temporary
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
         journal.record_facts(data=str(above / "corpus"))
     assert "it stays here, too" in done(grounds, "pack", "--out", str(above / "night"))
@@ -136,11 +136,11 @@ def test_a_night_arrives_in_a_repository_that_shares_no_commit_with_the_one_that
     assert [row["attempt"] for row in other.rows()] == ["0", "1", "2", "3"]
     assert (other.folder("t") / "program.md").read_text() == PROGRAM
     assert read_notes(other.folder("t")) == ("Try a wider one.",)
-    assert f"{other.folder('t') / NOTES} is told to all who propose edits" in said  # whose words they may not be
+    assert f"{other.folder('t') / NOTES} is told to all who propose edits" in said  # perhaps another person's words
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
         assert journal.night().data == str(tiny_data)  # found by its hashes
     weights = [path.parts[-4] for path in other.folder("t").glob("runs/*/*/out/model.safetensors")]
-    assert weights == ["0002"]  # of the best
+    assert weights == ["0002"]  # the best attempt's
 
 
 def test_a_program_that_is_here_already_is_not_mentioned(file, other):
@@ -166,7 +166,7 @@ def test_a_night_whose_corpus_is_elsewhere_says_how_to_bring_it_and_takes_no_oth
 def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_own_code(
     left, other, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "new machine"))  # on which nothing was compiled yet
+    monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "new machine"))  # nothing was compiled on that machine yet
     light = tmp_path / "light"
     done(left, "pack", "--weights", "none", "--out", str(light))
     with tarfile.open(light) as tar:
@@ -177,9 +177,9 @@ def test_a_night_goes_on_elsewhere_without_any_weights_and_with_that_machines_ow
     assert not (other.folder("t") / "warm").exists()
     done(other, "run", "--tag", "t", "--experiments", "4", "--proposer", "search")
     assert other.attempts("t")[4].val_bpb is not None
-    assert len(left.attempts("t")) == 4  # what was packed stays as it was
+    assert len(left.attempts("t")) == 4  # the night that was packed stays as it was
     of_this_machine = {path.name for path in (hardware.cache_root() / "kernels").iterdir()}
-    assert of_this_machine  # else each run would compile them again
+    assert of_this_machine  # each run would compile again without them
     assert of_this_machine <= {path.name for path in (other.folder("t") / "warm" / "cache" / "kernels").iterdir()}
 
 
@@ -232,7 +232,7 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
     before, attempts, refs = texts(grounds.folder("t")), grounds.attempts("t"), grounds.git("for-each-ref")
     assert "packed night t into" in done(grounds, "pack", "t", "--remove")
     assert not grounds.folder("t").exists()
-    assert len(grounds.rows()) == 4  # of results.tsv
+    assert len(grounds.rows()) == 4  # rows of results.tsv
     with tarfile.open(put_away(grounds)) as tar:  # any tar program reads it, and finds no name of the user in it
         assert tar.getnames()[0] == "contents.json"
         assert {(member.uid, member.gid, member.uname, member.gname) for member in tar} == {(0, 0, "", "")}
@@ -243,7 +243,7 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
     assert "unpacked night t" in done(grounds, "unpack", "t")
     after = texts(grounds.folder("t"))
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    assert {path for path in changed if "/tmp/" not in path} == {"journal.sqlite", "program.md"}  # it has another id
+    assert {path for path in changed if "/tmp/" not in path} == {"journal.sqlite", "program.md"}  # a new id
     assert grounds.attempts("t") == attempts
     assert grounds.git("for-each-ref") == refs
     assert grounds.git("fsck") == ""
@@ -268,9 +268,9 @@ def test_a_packed_night_can_be_listed_but_goes_on_only_once_it_is_unpacked(groun
     done(grounds, "pack", "t", "--remove")
     for words in ("run --tag t", "report t"):
         assert "night t is packed away in" in refused(grounds.nightshift(*words.split()))
-    assert "script 3" in done(grounds, "results", "t")  # from the rows that stayed
+    assert "script 3" in done(grounds, "results", "t")  # the rows of results.tsv have stayed
     assert "unpacked night t" in done(grounds, "unpack", "t")
-    done(grounds, "pack", "t", "--remove")  # over the file that stayed
+    done(grounds, "pack", "t", "--remove")  # replaces the file that has stayed
 
 
 # ---- nothing is overwritten ------------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def test_a_night_is_not_unpacked_over_what_is_there(file, other):
         assert f"{name} leads to" in (said := refused_as_it_is())
         assert "unpack it in another clone" in said  # a night that went on in two places has many
         other.git("update-ref", "-d", name)
-    tracked = "experiments/nights/t/notes.jsonl"  # as where the folder came with a clone
+    tracked = "experiments/nights/t/notes.jsonl"  # a clone may bring such a file
     other.git("update-index", "--add", "--cacheinfo", f"100644,{other.git('rev-parse', 'HEAD:train_mlx.py')},{tracked}")
     assert "git tracks experiments/nights/t" in refused_as_it_is()
     other.git("update-index", "--force-remove", tracked)
@@ -349,7 +349,7 @@ def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
         terms = journal.night().terms
     assert (terms.agent, terms.llm, terms.pool, terms.ray_address) == (None, None, "local", None)
-    assert terms.sandbox == "auto"  # it was off
+    assert terms.sandbox == "auto"  # the packed night had "off"
 
 
 def test_where_no_sandbox_works_a_night_from_a_file_does_not_go_on(file, other, monkeypatch):
@@ -431,7 +431,7 @@ def test_a_file_for_which_there_is_no_room_is_not_unpacked(file, other, monkeypa
 
 def test_a_file_that_is_damaged_cut_short_or_claims_gigabytes_of_headers_is_named(file, other):
     whole = file.read_bytes()
-    checksum = len(whole) - 8  # of what is packed: a bit of that itself may change, and unpack to the same
+    checksum = len(whole) - 8  # the checksum's own bits may change: the content unpacks to the same
     for content in (whole[: len(whole) // 2], whole[:checksum] + bytes([whole[checksum] ^ 1]) + whole[checksum + 1 :]):
         file.write_bytes(content)
         assert "is damaged, or no packed night" in refused(other.nightshift("unpack", str(file)))

@@ -47,7 +47,7 @@ def test_nights_that_are_killed_and_disks_that_fail_lose_nothing(folder):
     figures = laboratory.make([Fault("all", killed, ())])
     assert laboratory.tally.notes == []
     assert figures["kills"] > 3
-    assert figures["other_faults"] >= 3  # of 4: a night may do without the one write that fails, and end
+    assert figures["other_faults"] >= 3  # at least 3 of 4: a night may survive the one write that fails
 
 
 def test_what_is_lost_is_blamed(folder):
@@ -88,7 +88,7 @@ def test_a_second_loop_is_refused_and_the_first_is_found_from_every_working_tree
 
 
 ALL_CALLS = "write,pwrite64,writev,sendfile,copy_file_range,fsync,fdatasync,ftruncate,mkdir,rmdir,unlink,unlinkat"
-ALL_CALLS += ",rename,renameat,link,symlink"  # what strike.c counts, as strace calls it
+ALL_CALLS += ",rename,renameat,link,symlink"  # strace's names of the calls that strike.c counts
 WRITES = """
 import shutil, sys
 from pathlib import Path

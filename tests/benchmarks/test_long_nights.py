@@ -32,7 +32,7 @@ def test_a_long_night_is_measured_at_each_size_and_goes_on(tmp_path):
 
 def test_jobs_are_counted_while_all_workers_have_work():
     runs = [(20, 30), (21, 31), (31, 41), (36, 46), (41, 51)]
-    # from 21, when both have work, to 36, when the last two begin: 9 + 10 + 5 s asleep in 15 s
+    # Both work from 21 until the last two begin at 36: 9 + 10 + 5 s asleep in 15 s.
     counted = scale.jobs_an_hour([scale.Slept(began, ended, 0.0) for began, ended in runs], 2, 10.0)
     assert counted == pytest.approx(3600 * 24 / 10 / 15)
 

@@ -30,7 +30,7 @@ from agent.proposers.source import Briefing, Source
 from agent.records.place import Place
 
 pytestmark = pytest.mark.usefixtures("own_cache")
-ONE_RUN = ("--judge", "greedy")  # of each attempt: other judges have seeds of attempt 0 tell them the noise first
+ONE_RUN = ("--judge", "greedy")  # one run of each attempt: other judges first learn the noise from seeds of attempt 0
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -77,7 +77,7 @@ def test_a_night_from_the_command_line_touches_no_file_but_its_own_and_results_t
 def test_the_first_signal_ends_after_the_run_and_the_second_ends_the_run(grounds):
     night = grounds.start("run", *ONE_RUN, "--budget-s", "0.6", "--tag", "t", "--sandbox", "off")
     wait_until(training(grounds, "t"))
-    night.send_signal(signal.SIGHUP)  # as a closed terminal does
+    night.send_signal(signal.SIGHUP)  # a closed terminal sends this
     assert "nightshift run --tag t  go on" in night.communicate(timeout=120)[0]
     assert night.returncode == 0
     assert [(attempt.number, attempt.settled) for attempt in grounds.attempts("t")] == [(0, True)]
@@ -131,7 +131,7 @@ def test_stop_and_a_second_night_meet_the_first_which_nobody_reads(grounds):
 
 
 def test_a_dataset_is_prepared_for_one_night_which_keeps_it_and_refuses_another(grounds, tmp_path, monkeypatch):
-    path = grounds.root / "prepare.py"  # of rows that a short text fills
+    path = grounds.root / "prepare.py"  # a short text fills these rows
     path.write_text(re.sub(r'Scale\("tiny", .*?\)', 'Scale("tiny", 64, 512, 64 * 64)', path.read_text()))
     text = tmp_path / "words.jsonl"
     documents = (PROJECT / "train_mlx.py").read_text().split("\n")
@@ -234,7 +234,7 @@ WITHOUT = "import sys; sys.modules[{!r}] = None; from agent.cli.main import main
 def test_what_this_machine_lacks_is_no_wrong_command(grounds, options, package, sentence):
     if not options:
         (grounds.root / "prepare.py").open("a", encoding="utf-8").write("import nowhere")
-    # in a process of its own, which a night on a cluster forks
+    # The night gets a process of its own, since it forks on a cluster.
     words = [sys.executable, "-P", "-c", WITHOUT.format(package or "nowhere"), "run", *SHORT, *options.split()]
     env = environment(ANTHROPIC_API_KEY="")
     said = refused(subprocess.run(words, cwd=grounds.root, env=env, capture_output=True, text=True, check=False), 1)

@@ -71,7 +71,7 @@ def test_a_night_is_read_from_a_disk_that_cannot_be_written(trained_night, tmp_p
     here, there = str(grounds.root), str(tmp_path / "usual")
     assert {code for code, _, _ in now.values()} == {0}, now
     for line in READS:
-        if not line.startswith(("nights", "show 0")):  # which name sizes and folders
+        if not line.startswith(("nights", "show 0")):  # these name sizes and folders
             assert now[line][1].replace(here, there) == as_usual[line][1], line
     assert ("in the log" in now["results"][1]) == bool(left)
     assert "damaged" not in now["nights"][1]

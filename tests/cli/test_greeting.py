@@ -50,7 +50,7 @@ def test_a_gpu_in_use_is_noticed(tmp_path, monkeypatch, answer, said):
     [
         ("train_mlx.py", "other", "lab/other.py"),
         ("train_mlx.py", "new", "train_mlx.py"),
-        ("./lab/a.py", "other", "lab/a.py"),  # which is refused
+        ("./lab/a.py", "other", "lab/a.py"),  # a name that is refused
     ],
 )
 def test_a_night_of_another_script_goes_on_without_naming_it(grounds, monkeypatch, named, tag, script):

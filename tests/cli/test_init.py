@@ -64,7 +64,7 @@ def test_a_call_that_was_killed_is_repeated(empty):
     assert committed(empty.root) == OURS == set(contents(empty.root))
     assert empty.git("status", "--porcelain") == ""
     before = contents(empty.root), empty.git("rev-parse", "HEAD")
-    said = init(empty)  # and a call after that changes nothing
+    said = init(empty)  # a second call changes nothing
     assert said.startswith(f"{empty.root} has all that a night needs\n  nothing was changed\nnext:\n")
     assert (contents(empty.root), empty.git("rev-parse", "HEAD")) == before
 

@@ -148,7 +148,7 @@ def test_a_refusal_is_an_answer(night, words, error):
 def test_a_night_without_results_is_no_wrong_command(night, tmp_path):
     begun = Grounds(Path(shutil.copytree(night.root, tmp_path / "user")))
     with closing(sqlite3.connect(begun.folder("t") / "journal.sqlite")) as database:
-        database.execute("DELETE FROM decisions")  # as while the baseline is measured
+        database.execute("DELETE FROM decisions")  # a night is like this while the baseline is measured
         database.execute("DELETE FROM dawns")
         database.execute("UPDATE attempts SET settled = 0")
         database.commit()

@@ -63,7 +63,7 @@ def test_a_user_whom_the_system_does_not_know_has_a_night_and_a_doctor(grounds, 
     assert "set NIGHTSHIFT_CACHE to a folder" in homeless.stdout
     assert "install it" not in homeless.stdout
     names = "NIGHTSHIFT_CACHE", "NIGHTSHIFT_DATA"
-    near = {name: os.path.relpath(os.environ[name], grounds.root) for name in names}  # as seen from here
+    near = {name: os.path.relpath(os.environ[name], grounds.root) for name in names}  # relative paths
     done = call("run", "--tag", "t", "--budget-s", "0.05", "--judge", "greedy", "--experiments", "1", **near)
     assert done.returncode == 0, done.stderr
     assert grounds.attempts("t")[0].settled

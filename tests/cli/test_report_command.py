@@ -39,7 +39,7 @@ def test_looking_at_a_night_writes_through_no_link_that_a_clone_brought(nights, 
     assert nights.nightshift("report").returncode == 0
     assert users.read_text() == "alias ll='ls -l'\n"
     assert (page.is_symlink(), page.is_file()) == (False, True)
-    assert sorted(path.name for path in nights.folder("u").iterdir()) == before  # to look writes nothing else
+    assert sorted(path.name for path in nights.folder("u").iterdir()) == before  # reading writes nothing else
     assert nights.nightshift("report", "--out", str(page)).returncode == 0
 
 
@@ -67,7 +67,7 @@ def test_a_folder_that_is_there_gets_the_file_under_its_usual_name(nights, tmp_p
     done = nights.nightshift(*words.split(), "--out", str(tmp_path))
     assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (0, [name]), done.stderr
     again = nights.nightshift(*words.split(), "--out", str(tmp_path))
-    assert again.returncode == (2 if words == "pack t" else 0)  # what is packed is never overwritten
+    assert again.returncode == (2 if words == "pack t" else 0)  # a packed file is never overwritten
 
 
 def test_a_file_that_cannot_be_written_is_named_as_its_user_named_it(nights):

@@ -20,7 +20,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.view.page import gather, page
 
-FIRST_SCRIPT = "3aa6ffe0"  # of night five, as git names it
+FIRST_SCRIPT = "3aa6ffe0"  # git's name of night five's first script
 BASELINE, BEST = unigram(SHARPNESS=1.0), unigram(SHARPNESS=3.0)
 
 
@@ -140,7 +140,7 @@ def test_every_command_of_the_example_report_succeeds_in_a_clone(tmp_path):
         pytest.skip("the script that the night began with is not here, as in a shallow clone")
     git(tmp_path, "clone", "-q", "--shared", str(PROJECT), "clone")
     clone, text = Grounds(tmp_path / "clone"), (PROJECT / "docs" / "example-report.html").read_text()
-    assert clone.nightshift("report", "five", "--out", "drawn.html").returncode == 0  # with commands in place of edits
+    assert clone.nightshift("report", "five", "--out", "drawn.html").returncode == 0  # names commands, not edits
     text += (clone.root / "drawn.html").read_text()
     commands = set(re.findall(r">nightshift ([^<]+)<", text))
     assert commands

@@ -78,7 +78,7 @@ def test_only_what_neither_head_nor_an_attempt_keeps_is_kept_aside(here, before)
     assert facts["commit"] == here.git("rev-parse", "refs/experiments/t/0002")
     assert (facts["before_take"] is not None) == (before == MINE)
     assert script(here).read_text() == BEST
-    script(here).write_text(MINE + "\n")  # and what is kept aside is never replaced
+    script(here).write_text(MINE + "\n")  # a copy that was put aside is never replaced
     taken(here, "1")
     aside = [path.read_text() for path in sorted(here.root.glob("*.before-take*"))]
     assert aside == ([MINE, MINE + "\n"] if before == MINE else [MINE + "\n"])
@@ -87,7 +87,7 @@ def test_only_what_neither_head_nor_an_attempt_keeps_is_kept_aside(here, before)
 @pytest.mark.parametrize("saved", [lambda text: text.replace("\n", "\r\n"), lambda text: f"\ufeff{text}"])
 def test_the_file_keeps_its_line_ends_and_its_mark(here, saved):
     script(here).write_bytes(saved(unigram()).encode())
-    assert taken(here)["before_take"] is None  # it differs from HEAD in these alone
+    assert taken(here)["before_take"] is None  # only these edits differ from HEAD
     assert script(here).read_bytes() == saved(BEST).encode()
     assert taken(here)["was_there"]
 

@@ -61,7 +61,7 @@ def test_tables_have_a_row_for_each_attempt_with_its_dials_and_replace_earlier_o
     assert [float(row["val_bpb"] or 0) for row in rows] == [attempt.val_bpb or 0 for attempt in grounds.attempts("t")]
     assert [json.loads(row["runs"])[0]["ending"] for row in rows][2:] == ["finished", "crashed"]
     for kind in ("jsonl", "parquet"):
-        assert grounds.nightshift("export", kind, "t", "--out", str(tmp_path)).returncode == 0  # into a folder
+        assert grounds.nightshift("export", kind, "t", "--out", str(tmp_path)).returncode == 0  # writes into a folder
     lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
     assert [(line["val_bpb"], line["dial.SHARPNESS"]) for line in lines] == [
         (line["val_bpb"], line["dial.SHARPNESS"]) for line in pq.read_table(tmp_path / "t.parquet").to_pylist()
@@ -99,7 +99,7 @@ print(json.dumps([[run.name, run.config, SQLiteStorage.get_logs("t", run.name)] 
 def test_what_is_exported_for_trackio_is_read_by_trackio(curved, tmp_path):
     store = tmp_path / "store"
     for _ in range(2):
-        done = curved.nightshift_process("export", "trackio", "--out", str(store))  # which imports it again
+        done = curved.nightshift_process("export", "trackio", "--out", str(store))  # imports trackio again
         assert done.stdout.endswith(f"see it with: TRACKIO_DIR={store} trackio show --project t\n"), done.stderr
     output = subprocess.run(
         [sys.executable, "-c", READ_BACK],

@@ -107,7 +107,7 @@ def trapped(trained_night, tmp_path, own_cache, monkeypatch):
     (root / ".git" / "info").mkdir(exist_ok=True)
     (root / ".git" / "info" / "attributes").write_text(ATTRIBUTES)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(everywhere))
-    (root / "train_mlx.py").touch()  # so that git has to look into it
+    (root / "train_mlx.py").touch()  # a new time makes git read the file
     return Grounds(root)
 
 

@@ -63,7 +63,7 @@ def test_tries_that_are_started_wait_in_the_queue_while_a_night_runs(tried):
 
 def test_the_first_try_is_measured_against_the_committed_script(tried):
     edit(tried, unigram(SHARPNESS=0.7))
-    kept = said(tried, "--wait", "t0001")  # which starts the process that opens the night
+    kept = said(tried, "--wait", "t0001")  # starts the process that opens the night
     assert (kept["id"], kept["state"], kept["status"], kept["attempt"]) == ("t0001", "done", "keep", 1)
     assert (kept["parent"], kept["merged_onto"]) == (0, None)
     first, edited = (attempt.proposal for attempt in tried.attempts("t")[:2])
@@ -115,7 +115,7 @@ def test_words_that_scoring_wrote_reach_no_author(grounds):
     edit(grounds, unigram(SHARPNESS=0.9).replace("    return Unigram(mx.load", leaks))
     done = grounds.nightshift("try", "-m", "tells", *QUICK, "--json")
     assert json.loads(done.stdout)["status"] == "crash"
-    wait_until(lambda: not is_held(grounds.root / ".git"))  # at its end the process prints all that was tried
+    wait_until(lambda: not is_held(grounds.root / ".git"))  # the process prints all tries at its end
     log = (grounds.root / "experiments" / "queue" / "drain.log").read_text()
     assert "crashed (scoring: exit code 1; look at load_model" in log
     assert "held-out text" not in done.stdout + done.stderr + log

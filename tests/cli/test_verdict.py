@@ -27,12 +27,12 @@ def test_a_crash_of_the_training_is_told_with_the_end_of_its_log(tmp_path):
     answer = verdict_on(attempt(2, Kind.CRASHED, runs=[run]), tmp_path)
     assert (answer.traceback, answer.log) == (CRASH, str(log))
     assert answer.next.startswith("it crashed: read traceback and log")
-    log = tmp_path / "runs" / "0002" / "dry" / "log.txt"  # of a dry run
+    log = tmp_path / "runs" / "0002" / "dry" / "log.txt"  # log of a dry run
     log.parent.mkdir(parents=True)
     log.write_text(f"step 1\n{CRASH}\n")
     refused = attempt(2, Kind.CRASHED, runs=[], dry_run=DryRun(1.0, "ValueError"))
     assert verdict_on(refused, tmp_path).traceback.endswith(CRASH)
-    log.write_text("step 1\n")  # it broke in scoring, of which there is no log
+    log.write_text("step 1\n")  # the failure was in scoring, whose log is not kept
     assert verdict_on(refused, tmp_path).traceback is None
 
 

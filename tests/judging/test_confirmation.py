@@ -60,7 +60,7 @@ def test_the_lucky_passenger_is_found_and_the_others_stay():
     ends = [confirmed(seed) for seed in range(6)]
     assert sum(outcome.passengers == (2,) and (2,) in asked for asked, outcome in ends) >= 5
     assert all(not {1, 3} & set(outcome.passengers) for _, outcome in ends)
-    assert all((3,) not in asked for asked, _ in ends)  # that is its parent, which is here
+    assert all((3,) not in asked for asked, _ in ends)  # the script without 3 is its parent, which has runs already
 
 
 def test_the_interval_of_the_honest_gain_holds_the_truth_19_times_in_20():

@@ -54,7 +54,7 @@ def test_an_edit_as_good_as_the_incumbent_is_hardly_ever_stopped():
         runs = [finished(1.8 + 0.01 * rng.random() ** 2, above=0.01 * rng.standard_normal()) for _ in range(12)]
         new = finished(1.8, above=0.01 * rng.standard_normal())
         killed += any(bound.forecast_bpb(new.losses) for bound in bounds(runs, finished(1.8)))
-    assert killed <= 5  # of a binomial with p = 0.01, more are seen once in 300 times
+    assert killed <= 5  # a binomial with p = 0.01 exceeds this once in 300 times
 
 
 def test_a_bound_forecasts_the_score_of_a_run_that_is_hopeless_and_is_asked_once(tmp_path):
@@ -98,5 +98,5 @@ def test_a_night_stops_what_is_hopeless_once_enough_runs_have_ended(tmp_path, ti
     (run,) = bad.runs
     assert (run.ending, run.score, bad.status, bad.val_bpb) == (Ending.HOPELESS, None, Status.DISCARD, None)
     assert bad.decision.reason.startswith("stopped early: its losses forecast a score of ")
-    assert bad.decision.gain_bpb < -0.1  # what its curve forecast, for those who learn from scores
+    assert bad.decision.gain_bpb < -0.1  # learners read the forecast of its curve
     assert (good.status, good.runs[0].ending) == (Status.KEEP, Ending.FINISHED)

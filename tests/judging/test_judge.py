@@ -92,7 +92,7 @@ def test_a_clear_gain_is_kept_at_once_and_a_small_one_asks_for_another_seed():
     assert clear.kind is Kind.KEPT
     assert clear.sure > 0.99
     assert clear.gain_bpb == pytest.approx(0.1, abs=0.01)
-    later = [BASELINE, *worse(1, 40, parent=0, val_bpb=1.5)]  # when ideas have turned out to be worth little
+    later = [BASELINE, *worse(1, 40, parent=0, val_bpb=1.5)]  # by then most ideas have turned out to be worthless
     assert Balanced().judge(candidate(41, 1.492), later).status is None
 
 

@@ -12,8 +12,8 @@ from agent.judging.noise import know, measured, noise
 from agent.judging.pairs import OWN, Measured, shared_effects
 
 SIGMA = 0.01
-SEEDS = np.array([0.012, -0.009, 0.004, -0.013, 0.008, -0.002])  # what each does to every script, in bits per byte
-LITTLE = np.array([0.0004, -0.0007, 0.0002, 0.0005, -0.0003, -0.0001])  # what is left
+SEEDS = np.array([0.012, -0.009, 0.004, -0.013, 0.008, -0.002])  # effect of each seed on every script, in bits per byte
+LITTLE = np.array([0.0004, -0.0007, 0.0002, 0.0005, -0.0003, -0.0001])  # noise that is left
 
 
 def script(merit: float, left: np.ndarray, runs: int = 6, *, shares: bool = True) -> Measured:
@@ -32,14 +32,14 @@ def test_what_seeds_do_is_found_from_scripts_that_were_run_more_than_once():
 def test_a_seed_that_the_first_script_never_had_tells_as_little_as_it_should():
     shared = shared_effects([script(1.5, LITTLE, 3), Measured({7: 1.6}, dials_only=True)], SIGMA)
     assert shared.effects[7] == pytest.approx(0, abs=0.1)
-    assert shared.variances[7] == pytest.approx((1 - OWN) * 4 / 3, rel=0.1)  # its own, and the mean of three others
+    assert shared.variances[7] == pytest.approx((1 - OWN) * 4 / 3, rel=0.1)  # own, and that of the others' mean
 
 
 def test_scripts_that_share_nothing_teach_that():
     others = [script(1.5 + 0.1 * k, np.roll(LITTLE, k), 3, shares=False) for k in range(5)]
     shared = shared_effects([script(1.5, LITTLE), *others], SIGMA)
     assert shared.share[True] < 0.5
-    assert shared.share[False] == pytest.approx(0.4)  # of which it has seen none
+    assert shared.share[False] == pytest.approx(0.4)  # the prior: no such pair was seen
 
 
 # ---- what a judge makes of it ----------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def attempt(
 
 
 FIRST = attempt(0, 1.5, 4, status=Status.KEEP)
-REPEATED = attempt(1, 1.51, 3, own=-1), attempt(2, 1.505, 2, own=1)  # from which the judge learns that scripts share
+REPEATED = attempt(1, 1.51, 3, own=-1), attempt(2, 1.505, 2, own=1)  # they teach that scripts share seeds' effects
 
 
 def test_a_gain_below_sigma_is_surer_where_it_is_the_same_with_each_seed():

@@ -25,7 +25,7 @@ from agent.lab.operations import OPERATIONS, closure, reference, set_by, unchang
 
 SHIPPED = Path(train_mlx.__file__).read_bytes().decode()
 DEFINED, READ = reference()
-USERS = {  # what is defined in plain.py and read by an operation with a kernel → these operations, in their order
+USERS = {  # definition in plain.py → the operations with kernels that read it, in their order
     name: [operation for operation in OPERATIONS if name in closure(operation, READ)]
     for name, (node, *_) in DEFINED.items()
     if not isinstance(node, ast.Import | ast.ImportFrom)

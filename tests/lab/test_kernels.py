@@ -78,7 +78,7 @@ def test_norms_equal_their_definitions(width):
     assert_agree(fused.mix_norm, plain.mix_norm, [x, x0, mx.array(0.9), mx.array(0.3)], kept=2)
 
 
-HEADS = [(4, 2, 64), (3, 1, 32), (2, 2, 128)]  # of queries, of keys, channels of each
+HEADS = [(4, 2, 64), (3, 1, 32), (2, 2, 128)]  # heads of queries, heads of keys, channels of each
 
 
 def qkv_arguments(heads: int, kv_heads: int, head_dim: int, *, values: bool) -> list[mx.array]:
@@ -180,7 +180,7 @@ def test_a_window_of_the_whole_row_is_exact_causal_attention(length):
     mask = mx.where(mx.tril(mx.ones((length, length))) > 0, 0.0, -1e9)
     exact = mx.softmax(q @ k.swapaxes(-1, -2) * 8**-0.5 + mask, axis=-1) @ v
     exact = exact.transpose(0, 2, 1, 3).reshape(2, length, -1)
-    assert error(plain.attend(cut(q, k, v, length, axis=2)), exact) < 1e-3  # on CUDA, float32 products are TF32
+    assert error(plain.attend(cut(q, k, v, length, axis=2)), exact) < 1e-3  # CUDA computes float32 products in TF32
 
 
 def test_the_check_of_all_operations_fails_where_one_is_off_by_more_than_rounding(monkeypatch, capsys):

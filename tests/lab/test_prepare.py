@@ -67,7 +67,7 @@ def test_a_killed_preparation_goes_on_and_ends_the_same(library, undisturbed, tm
         child.kill()
     (build,) = tmp_path.glob("data/*/build")
     assert not (build.parent / "manifest.json").exists()
-    left = psutil.wait_procs(workers, timeout=10)[1]  # or a container whose first process waits for no other
+    left = psutil.wait_procs(workers, timeout=10)[1]  # the first process of some containers waits for no other
     assert [process for process in left if process.status() != psutil.STATUS_ZOMBIE] == []
     (build / ".part.npz.1.ab12cd34").write_bytes(b"half of a part")
     assert contents(prepare.prepare(str(library), prepare.SCALES["tiny"], cache=tmp_path, workers=2)) == undisturbed
@@ -116,7 +116,7 @@ def test_a_damaged_file_is_named_and_then_rebuilt(small, prepare_again, name, da
     damage(small / name)
     with pytest.raises(DataError, match=rf"{re.escape(name)} is damaged.* run python prepare\.py --dataset"):
         load_data(small)
-    (small / "holdout.tokens.npy").unlink()  # which a training box has not either
+    (small / "holdout.tokens.npy").unlink()  # a training box lacks this file as well
     assert contents(prepare_again()) == before
 
 
@@ -182,7 +182,7 @@ def test_a_corpus_is_chosen_for_all_folders_or_for_one_unless_the_environment_na
     assert chosen("theirs", text, "everywhere") == small
     assert (chosen("mine"), chosen("mine", text, "everywhere")) == (own, small), "a choice for all is one for here"
     shutil.rmtree(small)
-    with pytest.raises(DataError, match=r"no whole corpus in .*: run python prepare\.py"):  # and takes no other text
+    with pytest.raises(DataError, match=r"no whole corpus in .*: run python prepare\.py"):  # no other text is taken
         prepare.ensure_data()
 
 
@@ -255,7 +255,7 @@ def test_a_bad_corpus_ends_in_one_sentence_and_exit_code_2(tmp_path, monkeypatch
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("prepare: ")
     assert re.search(sentence, last)
-    assert not (tmp_path / "cache").exists()  # what was refused leaves nothing behind
+    assert not (tmp_path / "cache").exists()  # a refusal leaves nothing behind
 
 
 def test_a_disk_that_is_too_small_is_seen_before_the_work(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from mcp_clients import Agent, agent_in
 from nights import Grounds, git, unigram
 
 pytestmark = pytest.mark.slow
-ALLOWANCE_S = 20.0  # for starting MLX on a busy machine; the slow try sleeps for as long
+ALLOWANCE_S = 20.0  # s for starting MLX on a busy machine; the slow try sleeps as long
 BUDGET_S = 0.05
 COMMITTED = unigram()
 LOGITS = "    logits = (SHARPNESS + jitter) * np.log(counts + SMOOTHING)\n"
@@ -131,7 +131,7 @@ class ScriptedAgent:
 
     def _improve(self) -> None:
         branch = self._hands.status()["summary"]["night"]["branch"].removeprefix("refs/heads/")
-        git(self._root, "checkout", "-q", "-f", branch)  # its owner looks at the night's branch
+        git(self._root, "checkout", "-q", "-f", branch)  # the owner looks at the night's branch
         self._hands.take_best()
         more = self._try("more of the text", dial("SHARE", 1.0))
         assert (more["status"], more["attempt"], more["parent"]) == ("keep", 4, 1)
@@ -144,7 +144,7 @@ class ScriptedAgent:
         assert (worse["status"], worse["attempt"], worse["gain_bpb"] < 0) == ("discard", 6, True)
         self._hands.take_best()
 
-        deletion = self._try("without the shift", replaced(SHIFTED, LOGITS))  # of a kept edit's line: no stale script
+        deletion = self._try("without the shift", replaced(SHIFTED, LOGITS))  # no stale script
         assert (deletion["error"], deletion["attempt"], deletion["parent"]) == (None, 7, 5)
 
     def _end(self) -> str:

@@ -140,7 +140,7 @@ def test_a_missing_package_and_a_missing_folder_are_a_sentence_each(user, monkey
         "--repo nowhere is no folder; name the one of your script"
     )
     monkeypatch.delitem(sys.modules, "agent.mcp", raising=False)
-    monkeypatch.setitem(sys.modules, "mcp.server", None)  # as Python has it for what cannot be imported
+    monkeypatch.setitem(sys.modules, "mcp.server", None)  # Python marks a module like this that cannot be imported
     sentence = refused(user.nightshift("mcp"), 1)
     assert sentence.startswith("nightshift mcp needs the package mcp, 2.3 or later; install it: ")
     assert "[mcp]" in sentence

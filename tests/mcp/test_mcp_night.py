@@ -36,7 +36,7 @@ def test_hostile_words_stay_words(agent, night):
 
 
 def test_what_a_scoring_process_said_is_not_shown(agent, night):
-    assert "a secret" in night.nightshift("show", "1").stdout  # which is for people
+    assert "a secret" in night.nightshift("show", "1").stdout  # people may read it
     answers = [agent.facts(tool) for tool in ("history", "facts", "status")]
     answers += [agent.facts("show", attempt="1", part=part) for part in ("facts", "log")]
     assert answers[3]["measured"]["status"] == "crash"

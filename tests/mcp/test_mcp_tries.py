@@ -49,7 +49,7 @@ def test_a_try_outlives_its_call_and_the_server_and_is_found_again(grounds: Grou
         (started,) = agent.facts("status")["tries"]
         (server,) = set(psutil.Process().children()) - children
         wait_until(training(grounds, "t", 1))
-        os.killpg(server.pid, signal.SIGKILL)  # as a client does that ends with all that it has started
+        os.killpg(server.pid, signal.SIGKILL)  # some clients end with everything that they have started
         with pytest.raises(MCPError):
             agent.call("wait", id=started["id"])
     with agent_in(grounds.root) as agent:

@@ -16,7 +16,7 @@ from agent.runs.scorer import load_script
 from agent.script.dials import set_dials
 
 TEXT = "import os\n\n\ndef main(arguments):\n    return "
-SLOWLY = {"EMBEDDING_LR": 0.05, "UNEMBEDDING_LR": 0.0005, "MATRIX_LR": 0.005}  # so that the second script is kept
+SLOWLY = {"EMBEDDING_LR": 0.05, "UNEMBEDDING_LR": 0.0005, "MATRIX_LR": 0.005}  # lets the second script win
 
 # In a separate process, as a user has it, without this project's folder.
 PROGRAM = """

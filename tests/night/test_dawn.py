@@ -63,11 +63,11 @@ def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
 @dataclass(frozen=True)
 class Morning:
     grounds: Grounds
-    night: tuple[Attempt, ...]  # before dawn
-    stopped: tuple[Attempt, ...]  # after the stop
+    night: tuple[Attempt, ...]  # attempts before dawn
+    stopped: tuple[Attempt, ...]  # attempts after the stop
     killed: tuple[Attempt, ...]
     facts: dict[str, Any]  # --json
-    attempts: tuple[Attempt, ...]  # when dawn was over
+    attempts: tuple[Attempt, ...]  # attempts after dawn
     rows: list[dict[str, str]]
     tips: dict[str, str]  # branch → commit
 

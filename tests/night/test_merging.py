@@ -72,7 +72,7 @@ def test_what_was_overtaken_is_due_until_another_attempt_merges_it(night):
     assert due(state) == 2
     merge(night, state, 2)
     assert due(state) is None
-    assert due(night.state()) is None  # after a kill
+    assert due(night.state()) is None  # a killed night finds the same
     made = state.attempts[3]
     assert (made.parent, made.decision, made.proposal.merges) == (1, None, 2)
     assert made.proposal.script == unigram(SHARPNESS=0.9, SMOOTHING=0.5)

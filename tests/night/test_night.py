@@ -140,7 +140,7 @@ def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(ground
 
 def test_another_device_of_the_same_kind_is_refused(grounds):
     with scripted_context(grounds.root, "t", []):
-        pass  # it is open
+        pass  # the night could be opened
     with sqlite3.connect(grounds.folder("t") / "journal.sqlite") as database:
         database.execute("UPDATE night SET value = 'another CPU' WHERE fact = 'device'")
     with pytest.raises(NightError, match=r"night t runs on another CPU, and this is .* use another --tag"):

@@ -60,7 +60,7 @@ def test_a_night_that_goes_on_expects_what_its_runs_take_now_and_no_dry_run_that
         run_night(context)
         context.journal.record_dry_run(0, DryRun(12.0, None))
     with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite")) as journal, journal:
-        journal.execute("UPDATE runs SET wall_s = 1000")  # of a slower machine
+        journal.execute("UPDATE runs SET wall_s = 1000")  # times of a slower machine
     with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.6)]) as context:
         before_s = context.state().pace.run_s
         assert before_s > 1000
@@ -114,7 +114,7 @@ def test_no_run_begins_that_would_end_after_the_hours_and_what_is_unfinished_is_
     first = grounds.attempts("t")[0]
     assert (len(first.done_runs), first.decision) == (1, None)
     assert first.runs[0].score is not None
-    assert first.runs[0].score.audit is not None  # so it can go on elsewhere without its weights
+    assert first.runs[0].score.audit is not None  # the night needs its weights no longer
     assert "1 unfinished" in grounds.nightshift("status").stdout
 
 
@@ -127,7 +127,7 @@ def test_a_night_that_ends_by_its_hours_says_so_and_how_to_go_on(grounds):
 
 
 def test_the_hours_go_on_while_the_machine_sleeps_and_whatever_the_clock_of_the_day_says(tmp_path, monkeypatch):
-    now_s = 1000.0  # of a clock that counts sleep
+    now_s = 1000.0  # a clock that counts sleep
     monkeypatch.setattr(limits, "always_s", lambda: now_s)
     monkeypatch.setattr(lock, "utc_now", lambda: "2001-01-01T00:00:00Z")
     night, pace = Limits(hours=8.0, began_s=now_s), Pace.of([BASELINE], [], 300.0)
@@ -149,7 +149,7 @@ def test_the_hours_go_on_while_the_machine_sleeps_and_whatever_the_clock_of_the_
 def test_hours_keep_an_eighth_for_dawn():
     history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
     limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
-    assert limits.runs_at_dawn(pace) == 6  # of 3 s
+    assert limits.runs_at_dawn(pace) == 6  # runs of 3 s
     assert not limits.reached(0, pace, 0.0)
     later = Limits(hours=160 / 3600, began_s=limits.began_s - 141)  # 19 s are left, of which 18 s are dawn's
     assert later.reached(0, pace, 0.0)

@@ -16,7 +16,7 @@ from agent.night.phases import FILE, PRICES, PROFILER, measure_phases, phases_of
 from agent.proposers.source import Phase
 from agent.script.dials import set_dials
 
-BUDGET_S = 600.0  # which bigram.py does not use: a tenth of it is time enough on a busy machine
+BUDGET_S = 600.0  # bigram.py ignores the budget; a tenth of this is enough on a busy machine
 LOOKS = """    import contextlib, os
 
     for name in ("validation.tokens.npy", "holdout.tokens.npy"):
@@ -42,8 +42,8 @@ def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
         assert [path.name for path in (folder / "runs" / "0000" / "phases").iterdir()] == ["log.txt"]
         (folder / FILE).write_text("[]")
         said.clear()
-        run_night(context)  # as when the night goes on
-        assert phases_of(folder) == ()  # it is not measured again
+        run_night(context)  # the night goes on
+        assert phases_of(folder) == ()  # phases are measured only once
         assert not [sentence for sentence in said if "a step" in sentence]
 
 

@@ -21,7 +21,7 @@ def test_every_phase_of_the_projects_own_script_has_its_row_with_the_budget_of_a
     """By the budget, a script may choose what it computes."""
     script = re.sub(r"(?m)^(DEPTH|BATCH_ROWS) = \S.*$", r"\1 = 1", (PROJECT / "train_mlx.py").read_text())
     for before, after in (
-        ("        params, state = dict(params), dict(state)\n", "        time.sleep(0.2)\n"),  # in the optimizer
+        ("        params, state = dict(params), dict(state)\n", "        time.sleep(0.2)\n"),  # a slow optimizer
         ("    args = parser.parse_args(argv)\n", "    assert args.budget_s == 300\n"),
     ):
         assert script.count(before) == 1

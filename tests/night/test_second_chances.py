@@ -13,7 +13,7 @@ from agent.runs.train import learnt_allowance_s
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-TOO_SHORT_S = 0.01  # of allowance, for any script
+TOO_SHORT_S = 0.01  # s of allowance, too short for any script
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_an_edit_may_take_half_as_much_again_as_attempt_0_and_5_percent_of_its_b
 ):
     runs = tuple(Run(seed, Ending.FINISHED, 0, budget_s + slow_s, None, "") for seed, slow_s in enumerate(beyond_s))
     assert learnt_allowance_s([Attempt(0, None, None, "", runs=runs)], budget_s) == pytest.approx(allowance_s)
-    for slow_s, factor in ((0.0, 1), (290.0, 2)):  # on a machine that has become busy
+    for slow_s, factor in ((0.0, 1), (290.0, 2)):  # a machine that becomes busy
         at_dawn = replace(runs[0], dawn=1, wall_s=budget_s + slow_s)
         busy = Attempt(0, None, None, "", runs=(*runs, at_dawn))
         assert learnt_allowance_s([busy], budget_s) == pytest.approx(factor * allowance_s)

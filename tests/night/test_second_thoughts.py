@@ -52,7 +52,7 @@ def tip(grounds: Grounds) -> str:
 @pytest.mark.slow
 def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     scripts, judge = [unigram(SHARPNESS=sharpness) for sharpness in (0.8, 0.2, 0.7)], Doubtful(2, revoked={3: 1})
-    for most in (2, 3):  # and a night that is resumed thinks the same
+    for most in (2, 3):  # a resumed night decides the same
         night(grounds, scripts, judge, limits=Limits(experiments=most))
     assert [len(attempt.done_runs) for attempt in grounds.attempts("t")] == [1, 2, 1, 1]
     attempts = grounds.attempts("t")

@@ -53,13 +53,13 @@ def made_machine(folder: Path, cores: Iterable[tuple[int, ...]], of_package: int
 
 
 def test_the_threads_of_a_core_are_lent_together(tmp_path):
-    cpus = made_machine(tmp_path, [(0, 4), (2, 6), (1, 5), (3, 7)])  # as numbered where chips take turns
+    cpus = made_machine(tmp_path, [(0, 4), (2, 6), (1, 5), (3, 7)])  # two chips' cores, numbered in turns
     cores = cores_of_machine(cpus, range(8), 8)
     assert cores == ((0, 4), (2, 6), (1, 5), (3, 7))
     assert sets_of_cores(cores, 4) == [(0, 2, 4, 6), (1, 3, 5, 7)]
     assert sets_of_cores(cores, 3) == [(0, 2, 4), (1, 3, 5)]  # the other threads of 2 and of 1 stay idle
     assert sets_of_cores(cores, 1) == [(0,), (2,), (1,), (3,)]
-    assert cores_of_machine(cpus, {0, 4, 1}, 3) == ((0, 4), (1,))  # what the user's own taskset has left
+    assert cores_of_machine(cpus, {0, 4, 1}, 3) == ((0, 4), (1,))  # taskset has left these
     assert cores_of_machine(cpus, range(8), 3) == ((0,), (2,), (1,))  # a container with time for three
 
 
@@ -167,13 +167,13 @@ def made_run(seed: int, began_s: int, steps: int, worker: str = "gpu 0") -> Run:
 
 def test_the_baseline_alone_is_compared_with_itself_beside_others():
     alone, beside = made_run(0, 0, 1000), (made_run(1, 300, 930), made_run(2, 301, 950, "gpu 1"))
-    later = made_run(3, 4000, 800)  # which other attempts may have accompanied
+    later = made_run(3, 4000, 800)  # other attempts may have run beside it
     baseline = scored_attempt(0, 1.0)
     assert slowdown_of([replace(baseline, runs=(alone, *beside, later))]) == pytest.approx(0.06)
     assert slowdown_of([replace(baseline, runs=beside)]) is None
-    elsewhere = made_run(1, 900, 700), made_run(2, 901, 700, "gpu 1")  # on the machine to which the night has moved
+    elsewhere = made_run(1, 900, 700), made_run(2, 901, 700, "gpu 1")  # the night has moved to another machine
     assert slowdown_of([replace(baseline, runs=(alone, *elsewhere))]) is None
-    hostile = replace(alone, began="-", ended="-")  # in a journal that came with a clone
+    hostile = replace(alone, began="-", ended="-")  # a foreign journal may say this
     assert slowdown_of([replace(baseline, runs=(hostile, *beside))]) is None
 
 

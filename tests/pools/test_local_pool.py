@@ -44,7 +44,7 @@ def test_a_worker_has_one_job_at_a_time_and_is_free_once_its_result_is_taken(poo
 
 
 def test_closing_ends_what_runs_and_its_result_says_that_it_was_stopped(pool):
-    before = processes()  # of other tests, such as the one that counts shared resources of processes
+    before = processes()  # other tests have processes, too, such as the one that counts shared resources
     pool.begin("a", replace(MEASURE, script=STAYS))
     deadline = time.monotonic() + SOON_S
     while not (begun := processes() - before) and time.monotonic() < deadline:

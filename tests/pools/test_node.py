@@ -111,4 +111,4 @@ def test_two_workers_of_a_machine_have_different_cores(monkeypatch):
     with ExitStack() as first, ExitStack() as second:
         lock_one("core", sets, first)
         with pytest.raises(MachineError, match="another night uses all of its cores"):
-            lock_one("core", all_cores, second)  # of a night with larger sets
+            lock_one("core", all_cores, second)  # a lock of a night with larger sets

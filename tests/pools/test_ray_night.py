@@ -31,7 +31,7 @@ RAY = ("--pool", "ray", "--workers", "2", "--cores-each", "1")
 RAY_PROGRAM = Path(sys.executable).with_name("ray")
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
 TOKEN |= {"RAY_raylet_start_wait_time_s": "120", "RAY_worker_niceness": "0"}
-SWEEP_S = 10.0  # after which nothing of a night may run anywhere
+SWEEP_S = 10.0  # s after which no process of a night may be left anywhere
 
 
 class Nodes:

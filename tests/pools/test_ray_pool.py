@@ -107,7 +107,7 @@ LOSSES = {"runs/0003/seed0.losses.f32": b"\0\0\x80?", "runs/0003/seed0/out/model
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        (Returned(), None),  # it was ended
+        (Returned(), None),  # the driver asked to end the job
         (Returned(DryRun(1.0, None)), "the result of another job"),
         (Returned(replace(RUN, seed=5)), "the result of another job"),
         (Returned(scored(1.5), files=LOSSES), None),
@@ -134,7 +134,7 @@ def test_an_audit_gets_the_weights_and_losses_that_the_night_has(tmp_path):
     names = ["runs/0003/seed0/out/model.safetensors", "runs/0003/seed0.losses.f32", "runs/0000/seed1.losses.f32"]
     assert [*files_for(runner, replace(AUDIT, reference=(0, 1)))] == names
     runner.weights(3, 0).unlink()
-    runner.weights(3, 0).symlink_to("/etc/passwd")  # of a script, in a night that ran on this machine before
+    runner.weights(3, 0).symlink_to("/etc/passwd")  # a link of a script that an earlier run has left
     assert [*files_for(runner, AUDIT)] == names[1:2]
 
 

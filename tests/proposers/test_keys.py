@@ -16,7 +16,7 @@ from agent.proposers.keys import holds_key, keys_in
 from agent.proposers.llm.chat import Endpoint
 from agent.proposers.notes import add_note, read_notes
 
-LONG = "sk-proj-Zk3v9QwErTy_uIoP-aSdFgHjKlXcVbNm0123456789"  # as long as providers' own
+LONG = "sk-proj-Zk3v9QwErTy_uIoP-aSdFgHjKlXcVbNm0123456789"  # as many characters as a provider's key
 SPELLINGS: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "in other letters": str.swapcase,
@@ -63,7 +63,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 }  # fmt: skip
 
 
-NUMBERS = ("12345678", "1234567890", "00000000", "0" * 16)  # which a list of numbers may hold
+NUMBERS = ("12345678", "1234567890", "00000000", "0" * 16)  # numbers that a list may hold
 
 
 @pytest.mark.parametrize("spelt", SPELLINGS.values(), ids=SPELLINGS)

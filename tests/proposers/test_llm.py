@@ -29,7 +29,7 @@ def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider):
     assert ask.usd == pytest.approx((1200 * 3 + 340 * 15) / 1e6)
     assert 0 < ask.wall_s < QUICK.ask_s
     (request,) = server.requests
-    assert KEY in str(request.headers)  # in one header or another: SDKs differ with their age
+    assert KEY in str(request.headers)  # the header's name differs between SDKs
     assert request.body["max_tokens"] == QUICK.max_tokens
     assert SCRIPT.rstrip() in request.text
 
@@ -39,7 +39,7 @@ def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider):
     [
         ("openai", {"prompt_tokens_details": {"cached_tokens": 1000}}, 1200, 200 + 1000 / 10),
         ("anthropic", {"cache_read_input_tokens": 1000, "cache_creation_input_tokens": 0}, 2200, 1200 + 1000 / 10),
-        ("anthropic", {"cache_creation_input_tokens": 400}, 1600, 1200 + 2 * 400),  # to keep it there costs twice
+        ("anthropic", {"cache_creation_input_tokens": 400}, 1600, 1200 + 2 * 400),  # writing into the cache costs twice
     ],
 )
 def test_tokens_of_a_cache_are_recorded_and_cost_their_own_price(provider, usage, tokens_in, usd):
@@ -77,7 +77,7 @@ def test_an_unusable_answer_is_sent_back_once_with_what_is_wrong(name):
 
 
 def test_after_two_unusable_answers_there_is_no_idea_and_a_short_context_is_noticed():
-    program = "Lower val_bpb. " * 800  # with the script, more than TOKENS_IN tokens can hold
+    program = "Lower val_bpb. " * 800  # more than TOKENS_IN tokens, together with the script
     with Server(says("What do you mean?")) as server:
         model = Model(server)
         assert "the last because the reply has no SEARCH/REPLACE block" in model.refusal(
@@ -135,6 +135,6 @@ def test_a_cap_without_a_price_is_refused():
 
 @PROVIDERS
 def test_a_missing_sdk_is_told_before_the_night(provider, monkeypatch):
-    monkeypatch.setitem(sys.modules, provider, None)  # as Python has it for what cannot be imported
+    monkeypatch.setitem(sys.modules, provider, None)  # Python marks a module like this that cannot be imported
     with pytest.raises(MachineError, match=rf"SDK is not installed; run: .*pip install .*\[{provider}\]'"):
         LLM(Terms(llm=f"{provider}:m@http://localhost:1"), Messages())

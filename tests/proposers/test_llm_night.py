@@ -35,7 +35,7 @@ def test_whatever_a_server_answers_the_night_runs_to_its_end_and_tells_it(ground
     assert "no stream of this API" in done.stdout
     crash = next(attempt for attempt in attempts if attempt.status is Status.CRASH)
     assert crash.number in {attempt.proposal.repairs for attempt in attempts}
-    assert any(f'{INJECTION}"' in request.text.replace("\\", "") for request in server.requests)  # in quotes
+    assert any(f'{INJECTION}"' in request.text.replace("\\", "") for request in server.requests)  # inside quotes
     for path in grounds.folder("t").rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
     assert KEY not in grounds.git("log", "--all", "--format=%B")

@@ -100,7 +100,7 @@ def test_no_text_of_a_script_or_of_another_author_is_long_or_more_than_material(
     text = question(briefing_of(crashed(6, HOSTILE.replace("\n", " "), proposal=proposal)))
     assert text.count("\n# Your task\n") == 1
     quotes = re.findall(r'(?<!\\)"', line_of(6, text))
-    assert len(quotes) == 6  # of title, hypothesis and log, and none that the script wrote
+    assert len(quotes) == 6  # only title, hypothesis and log are quoted
 
 
 def test_a_script_and_a_program_cannot_close_their_fences():

@@ -66,7 +66,7 @@ def test_claude_code_edits_the_script_and_says_what_it_cost(
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.url)
         (ask,) = proposed("claude", tmp_path, model).asks
     assert ask.usd is not None
-    assert (ask.tokens_in, ask.tokens_out) == (4 * TOKENS_IN, 4 * TOKENS_OUT)  # of four answers
+    assert (ask.tokens_in, ask.tokens_out) == (4 * TOKENS_IN, 4 * TOKENS_OUT)  # the sum of four answers
     assert "Bash" not in model.tools()
 
 
@@ -77,6 +77,6 @@ def test_codex_edits_the_script_and_counts_its_tokens(home: Path, tmp_path: Path
         toy = f'{{name = "toy", base_url = "{model.url}/v1", env_key = "TOY_KEY", wire_api = "responses"}}'
         (home / "config.toml").write_text(f'model = "toy"\nmodel_provider = "toy"\nmodel_providers.toy = {toy}\n')
         (ask,) = proposed("codex", tmp_path, model).asks
-    assert (ask.tokens_in, ask.tokens_out) == (3 * TOKENS_IN, 3 * TOKENS_OUT)  # of three answers
+    assert (ask.tokens_in, ask.tokens_out) == (3 * TOKENS_IN, 3 * TOKENS_OUT)  # the sum of three answers
     assert "Read-only file system" in model.results()[0]
     assert not (home / "outside").exists()

@@ -189,4 +189,4 @@ def test_no_reply_does_more_than_edit_or_be_refused(text):
         assert fingerprint(edited.script) != fingerprint(SCRIPT)
         assert edited.title
         assert edited.hypothesis
-    assert set(Path().iterdir()) == before  # where the answer named a file
+    assert set(Path().iterdir()) == before  # the answer's file name was not used

@@ -122,7 +122,7 @@ def test_an_audit_belongs_to_the_run_that_finished(journal):
 
 def test_a_step_that_fails_leaves_no_half_of_it(journal):
     propose(journal)
-    with pytest.raises(sqlite3.IntegrityError):  # after the script is in, since the number is taken
+    with pytest.raises(sqlite3.IntegrityError):  # the script is in by then, and the number is taken
         journal.add_attempt(0, None, Proposal.of("A = 2", "title", "why", "you"), "now")
     assert journal.query("SELECT count(*) FROM scripts")[0][0] == 1
 
@@ -203,7 +203,7 @@ def test_what_a_worker_does_is_told_from_its_beginning_to_its_end(journal):
     assert journal.work() == (training, scoring)
     journal.rest("a")
     assert journal.work() == (scoring,)
-    journal._db.executescript("PRAGMA foreign_keys = OFF; UPDATE work SET attempt = 99")  # as a clone may bring it
+    journal._db.executescript("PRAGMA foreign_keys = OFF; UPDATE work SET attempt = 99")  # a foreign journal may say so
     assert journal.work() == ()
     journal.record_call()  # a killed call left it
     assert journal.work() == ()

@@ -36,13 +36,13 @@ from agent.records.journal import Journal
 with Journal.create(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Night)):
     pass
 """
-STRIDE = 5  # of the calls of one test: all together they take half a minute
-OF_READERS = {"journal.sqlite-wal", "journal.sqlite-shm"}  # which leave them behind, empty
+STRIDE = 5  # each fifth call is tested: all together take half a minute
+OF_READERS = {"journal.sqlite-wal", "journal.sqlite-shm"}  # empty files that readers leave
 
 
 @pytest.fixture
 def strike(tmp_path, monkeypatch):
-    monkeypatch.setenv("NIGHTSHIFT_STRIKE", "")  # as it was, afterwards
+    monkeypatch.setenv("NIGHTSHIFT_STRIKE", "")  # teardown puts the old value back
     kills.build_strike(tmp_path)
 
 

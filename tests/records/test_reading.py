@@ -26,7 +26,7 @@ def test_the_staircase_follows_the_decisions_and_rises_where_one_is_revoked(reco
     _, first, lucky, after, *_ = steps = staircase(record, 7)
     assert [step["x"] for step in steps] == [0, 1, 2, 3, 4, 7]
     assert first["y"] == after["y"] > lucky["y"]
-    assert after["high"] - after["y"] < lucky["high"] - lucky["y"]  # which has one seed
+    assert after["high"] - after["y"] < lucky["high"] - lucky["y"]  # lucky has one seed
 
 
 def test_a_night_is_summed_up(record):

@@ -92,7 +92,7 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
     assert [row[name] for name in ("description", "reason", "source")] == [f"'{meant}"] * 3
     assert row["gain_bpb"] == "-0.001200"  # a number is none
     write_plain(tmp_path / "results.tsv", text)
-    assert read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # as it is shown
+    assert read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # the cell is read as it is shown
 
 
 def test_no_cell_holds_commands_to_a_terminal_or_absurd_numbers():
@@ -207,7 +207,7 @@ def test_what_a_person_wrote_beside_a_row_stays_beside_it(tmp_path):
     assert read[-1]["column_27"] == "unnamed"
     with path.open(encoding="utf-8", newline="") as file:
         assert {len(cells) for cells in csv.reader(file, delimiter="\t")} == {len(COLUMNS) + 2}
-    put(path, (NIGHT, HISTORY[:1]))  # whose other rows would go
+    put(path, (NIGHT, HISTORY[:1]))  # a repair would lose the other rows
     assert [row["my note"] for row in read_rows(path)] == ["theirs", "old", notes[3], "=1+1", "last"]
 
 
@@ -226,7 +226,7 @@ def test_a_single_quote_of_another_tool_hides_no_row(tmp_path):
     [
         (b"PK\x03\x04\x14\x00\x06\x00\x08\x00\xff\xfe\tkeep\r\n\x00\x00", 0),
         (b'[{"commit": "a1b2c3d", "val_bpb": 1.0}]', 0),
-        (f"{HEADER}\n{UPSTREAM}\n{FOREIGN}\n".encode() + bytes(4096), 2),  # after a power cut
+        (f"{HEADER}\n{UPSTREAM}\n{FOREIGN}\n".encode() + bytes(4096), 2),  # a power cut may leave zeros
         (f"my notes\n{UPSTREAM}\n".encode(), 1),
     ],
 )

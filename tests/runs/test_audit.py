@@ -74,7 +74,7 @@ def test_a_constant_lie_below_the_tolerance_is_found_by_its_mean(rng):
 def test_answers_that_are_no_numbers_fail(rng, answer):
     verdict = an_audit(rng, answer=answer)
     assert not verdict.passed
-    assert np.isfinite(verdict.worst_nats)  # it goes into a table
+    assert np.isfinite(verdict.worst_nats)  # a table has no infinite number
 
 
 def test_rows_are_true_up_to_their_position_and_not_true_right_after_it(rng):

@@ -26,7 +26,7 @@ CHOOSES = STOPS.replace(START, f"{START}    assert options.budget_s == 300, 'ano
 @pytest.fixture
 def runner(grounds, monkeypatch) -> Iterator[Runner]:
     """Of a night of five minutes a run."""
-    monkeypatch.setattr(execute, "LONG_TRIAL_S", 60.0)  # so that a busy machine ends no dry run
+    monkeypatch.setattr(execute, "LONG_TRIAL_S", 60.0)  # a busy machine must not end the dry run
     with scripted_context(grounds.root, "t", [], budget_s=300.0) as context:
         yield context.runner
 

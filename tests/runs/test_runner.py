@@ -91,7 +91,7 @@ def test_a_run_that_closes_its_folder_is_tidied_all_the_same(runner):
     closing = f"mkdir {TMP}/inner; touch {TMP}/inner/file; mkdir out; touch out/as-us; chmod 6711 out/as-us; "
     closing += f"chmod 300 out; chmod 000 {TMP} ."
     runner.call(["sh", "-c", closing], folder, 30)
-    assert (folder / "out").stat().st_mode & 0o777 == 0o700  # its results were readable by name, and not to be listed
+    assert (folder / "out").stat().st_mode & 0o777 == 0o700  # results could be read by name, but not listed
     assert (folder / "out" / "as-us").stat().st_mode & 0o6000 == 0  # another user could run it with our rights
     remove(folder / TMP)
     assert not (folder / TMP).exists()
@@ -123,7 +123,7 @@ def test_a_driver_is_quoted_where_it_ended_a_process(runner):
 
 def test_what_spoils_a_process_each_time_counts_as_the_edits_at_the_second_and_ends_attempt_0_at_its_last(runner):
     spoilt, asked = Outcome(Ending.CRASHED, 1, 0.1, "", spoilt="the disk is full"), list[int]()
-    runner = dataclasses.replace(runner, night=dataclasses.replace(NIGHT, budget_s=0.05))  # its rests are short
+    runner = dataclasses.replace(runner, night=dataclasses.replace(NIGHT, budget_s=0.05))  # short pauses
     for number, tries in ((1, 2), (0, BASELINE_TRIES)):
         asked.clear()
         with nullcontext() if number else pytest.raises(MachineError, match="at its last try: the disk is full"):
@@ -180,7 +180,7 @@ def test_of_what_a_script_leaves_its_results_stay_unless_they_are_too_large(runn
     (folder / "out").mkdir()
     for name in (WEIGHTS, "out/metrics.jsonl", "log.txt", "out/own.txt", "hoard"):
         (folder / name).write_text("x")
-    (folder / WEIGHTS).write_bytes(bytes(4 << 20))  # of the size that weights have
+    (folder / WEIGHTS).write_bytes(bytes(4 << 20))  # a usual size of weights
     runner.keep_only(folder, WEIGHTS, "out/metrics.jsonl")
     left = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     assert left == {"out", WEIGHTS, "out/metrics.jsonl", "log.txt"}

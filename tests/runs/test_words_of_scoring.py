@@ -45,7 +45,7 @@ def leaks(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator
             edit.write_text(script)
             assert grounds.nightshift("try", "--queue", "--edit", str(edit), "-m", f"edit {number}").returncode == 0
         said = [ran(grounds, "run", "--proposer", "queue", "--experiments", "3", "--tag", "t", *QUICK)]
-        said += [grounds.nightshift("confirm", "t", "--runs", "4")]  # which revokes the last keep
+        said += [grounds.nightshift("confirm", "t", "--runs", "4")]  # revokes the last keep
         yield grounds, [text for done in said for text in (done.stdout, done.stderr)]
 
 
@@ -62,7 +62,7 @@ def test_each_has_failed_by_its_secret_which_a_person_finds_in_its_log(leaks):
     assert not audited.runs[0].score.audit.passed
     assert [run.holdout.val_bpb for run in confirmed.runs if run.holdout][:1] == [None]
     for number, secret in enumerate(SECRETS, 1):
-        assert secret in ran(grounds, "show", str(number)).stdout  # for people alone
+        assert secret in ran(grounds, "show", str(number)).stdout  # people may read it
 
 
 READ = [

@@ -89,7 +89,7 @@ def box(request: pytest.FixtureRequest) -> Box:
 
 @dataclass(frozen=True)
 class World:
-    """Hold a run's surroundings: the user's home and repository, with canaries in both, and its night."""
+    """A run's surroundings: the user's home and repository, with canaries in both, and its night."""
 
     root: Path
     runner: Runner

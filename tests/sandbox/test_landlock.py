@@ -19,7 +19,7 @@ DEVICES = ["/dev/null", "/dev/urandom"]
 
 
 class Box:
-    """Hold a writable folder inside a folder with a secret."""
+    """A writable folder inside a folder with a secret."""
 
     def __init__(self, outside: Path) -> None:
         self.outside, self.inside, self.secret = outside, outside / "inside", outside / "secret"

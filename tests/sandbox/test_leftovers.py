@@ -34,7 +34,7 @@ def call(name, *arguments):
 
 
 class Surroundings:
-    """Hold a box, its working folder, and a large file outside that it may read."""
+    """A box, its working folder, and a large file outside that it may read."""
 
     def __init__(self, box: Box, root: Path) -> None:
         self.box, self.folder, self.file = box, root / "run", root / "large"

@@ -89,7 +89,7 @@ for end in (end for pair in x for end in pair):
     try:
         while True: end.send(bytes(1 << 16))
     except BlockingIOError: pass""",
-    # of each piece nothing is left to be seen
+    # No piece may leave a visible trace.
     "mapped memfd": f"""
 for _ in range(20): {MEMFD}; ctypes.CDLL(None).mmap(None, ctypes.c_size_t(4096), 1, 1, f, 0); os.close(f)""",
     "memfd on its way": f"""
@@ -230,7 +230,7 @@ def test_in_a_container_its_memory_is_all_there_is(tmp_path):
     (tmp_path / "memory.max").write_text(f"{500 * MB}\n")
     (tmp_path / "memory.current").write_text(f"{400 * MB}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\nactive_file {20 * MB}\ninactive_file {30 * MB}\n")
-    assert memory(tmp_path) == (500 * MB, 150 * MB)  # what files take can be had
+    assert memory(tmp_path) == (500 * MB, 150 * MB)  # memory that files take can be freed
     for limit in ("max\n", f"{2**63 - 4096}\n"):
         (tmp_path / "memory.max").write_text(limit)
         assert memory(tmp_path)[0] == psutil.virtual_memory().total

@@ -87,7 +87,7 @@ def test_no_file_tells_where_on_the_disk_it_is(tmp_path):
     assert run(INSTALL + deed, tmp_path / "file").startswith(f"OSError: [Errno {errno.EOPNOTSUPP}]")
 
 
-HINT = "struct.pack('Q', 2)"  # that what is written will soon be gone
+HINT = "struct.pack('Q', 2)"  # a hint that the written data will soon be deleted
 
 
 def test_a_file_keeps_no_hint_that_another_process_can_read(tmp_path):
@@ -201,7 +201,7 @@ os.sched_setaffinity(pid, {min(os.sched_getaffinity(pid))})
         assert run(deed + OTHERS, other.pid) == "[19, 5, False]"
         other.kill()
     own = min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)
-    cores = len(os.sched_getaffinity(0)) > 1  # which stay, as its worker may have a part of them
+    cores = len(os.sched_getaffinity(0)) > 1  # the cores stay: its worker may have only some of them
     assert run(INSTALL + deed.replace("int(sys.argv[1])", "0") + OTHERS, 0) == f"[{own}, 5, {cores}]"
 
 

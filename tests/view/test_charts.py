@@ -12,7 +12,7 @@ from agent.view import charts
 from agent.view.charts import Symbol, dials_of, picture, progress_of, progress_spec, svg
 
 SVG = "http://www.w3.org/2000/svg"
-# neither scripts nor styles, and no definitions, whose names would clash with those of another drawing in the page
+# A drawing may have neither scripts nor styles, nor definitions, whose names would clash with another drawing's.
 ALLOWED = {f"{{{SVG}}}{name}" for name in ("svg", "g", "path", "rect", "line", "text", "tspan", "a")}
 
 

@@ -78,7 +78,7 @@ def test_titles_are_text_and_nothing_is_fetched_whatever_they_contain(elements):
             assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
     titles = [text for text in elements.texts_of("span", "title") if text][1 : len(HOSTILE) + 1]
     assert [title[:1000] for title in titles] == [harmless_lines(title)[:1000] for title in HOSTILE]
-    assert max(map(len, titles)) == 2000  # of ten thousand
+    assert max(map(len, titles)) == 2000  # the title has ten thousand characters
     assert [text.strip() for text in elements.texts_of("ins")] == ["+A = '</script>'"]
 
 
@@ -110,7 +110,7 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is(undrawn):
         ({"dawn": DOUBTFUL}, "so it is not confirmed. nightshift confirm t measures it with more seeds."),
         ({"dawn": None}, "only fresh seeds tell. nightshift confirm t measures it again."),
         ({"dawn": None, "noise": SHORT}, "The baseline hardly trains (its runs have <1> step), so its noise"),
-        ({"dawn": None, "is_here": False}, "only fresh seeds tell."),  # and nothing of commands: it cannot go on here
+        ({"dawn": None, "is_here": False}, "only fresh seeds tell."),  # no commands: the night cannot go on here
     ],
 )
 def test_the_head_says_what_to_do_next_where_the_night_is_here(undrawn, facts, words):

@@ -104,8 +104,8 @@ def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
     with Journal.resume(place.journal("t")) as journal:
         begin(journal, "LR 0.1 → 0.2")
         run_id = journal.start_run(1, 7)
-        for _ in range(2):  # where the machine is slow, the first look comes in the rest after the one before
-            time.sleep(0.6)  # as long as a picture stays
+        for _ in range(2):  # on a slow machine, the first picture may come late
+            time.sleep(0.6)  # a picture stays as long
             screen.progressed(HALFWAY)
         assert "training, seed 7 · #1 LR 0.1 → 0.2" in terminal.text()
         assert "45% · " in terminal.text()
@@ -184,7 +184,7 @@ def test_a_sentence_is_folded_on_a_narrow_terminal_and_stays_a_line_in_a_pipe(mo
     first, second, third, short = capsys.readouterr().out.splitlines()
     assert "\x1b[1m" in first
     assert (second[:6], third[:6], short) == ("  word", "  word", "short")
-    assert len(folded(Text("word" + " " * 100_000), 80)) == 1  # its blanks take no time
+    assert len(folded(Text("word" + " " * 100_000), 80)) == 1  # the blanks take no time
 
 
 def test_what_a_command_is_for_is_folded_beside_it_and_the_command_stays_whole(monkeypatch, capsys):

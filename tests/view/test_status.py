@@ -44,7 +44,7 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
         tell("t", place.folder("t"))
         endless = facts_of(place)
     assert facts["running"]["stopping"] is False
-    assert datetime.fromisoformat(facts["running"]["since"]).tzinfo is not None  # as every time of an answer
+    assert datetime.fromisoformat(facts["running"]["since"]).tzinfo is not None  # every time in an answer has a zone
     assert 7000 < facts["left"]["seconds"] <= 7200
     assert facts["left"]["experiments"] == 9 - facts["summary"]["ideas"] == 3
     assert endless["left"] == {"seconds": None, "experiments": None}

@@ -65,7 +65,7 @@ def test_a_run_that_goes_on_is_not_called_lost():
 
 def test_a_night_ends_with_the_edits_of_the_largest_gains_in_their_order():
     edits = [attempt(at, Kind.WORSE, 1.5, f"edit {at}", gain_bpb=0.01 * ((7 * at) % 30)) for at in range(1, 30)]
-    cheat = attempt(30, Kind.FAILED_AUDIT, 0.1)  # whose gain is not believed
+    cheat = attempt(30, Kind.FAILED_AUDIT, 0.1)  # a gain that is not believed
     first = attempt(0, Kind.BASELINE, 1.5, seeds=3)
     _, *rows, rest, meaning = plain(tried_lines(night(first, *edits, cheat), 100))
     numbers = [int(row.split()[0]) for row in rows]

@@ -19,7 +19,7 @@ from agent.view.terminal import attempt_lines, tried_lines, verdict_line
 from agent.view.words import lowest_words, noise_lines, verdict_on
 
 FIRST = attempt(0, Kind.BASELINE, 1.5, "baseline", runs=[a_run(0, 1.5), a_run(1, 1.6), a_run(2, 1.4)])
-LUCKY = attempt(1, Kind.WORSE, 1.45, "lucky", gain_bpb=-0.01, sure=0.27)  # as the judge's estimate has it
+LUCKY = attempt(1, Kind.WORSE, 1.45, "lucky", gain_bpb=-0.01, sure=0.27)  # the judge's estimate is a loss
 LOWER = night(FIRST, LUCKY)
 KEPT = attempt(1, Kind.PROVISIONAL, 1.25, "wider", gain_bpb=0.07, sure=0.52)
 HONEST = Interval(0.53, 0.4, 0.66)
@@ -41,16 +41,16 @@ def screens(record: Record, edit: Attempt) -> dict[str, str]:
 def test_a_lower_score_is_called_lower_and_luck_and_never_worse_in_any_view():
     for view, words in screens(LOWER, LUCKY).items():
         assert "luck" in words, view
-        assert "0.01" not in words.replace("0.010", ""), view  # of the estimate, which no reader can check
+        assert "0.01" not in words.replace("0.010", ""), view  # the judge's estimate, which no reader can check
         assert "worse" not in words.replace("Worse, luck", ""), view
     assert verdict_on(LOWER, LUCKY) == "luck: 0.050000 lower than its parent, 27% sure of a gain"
-    higher = attempt(1, Kind.LUCK, 1.52, gain_bpb=0.001, sure=0.4)  # by the estimate a gain
+    higher = attempt(1, Kind.LUCK, 1.52, gain_bpb=0.001, sure=0.4)  # a gain by the judge's estimate
     assert verdict_on(night(FIRST, higher), higher).startswith("worse: 0.020000 higher than its parent")
 
 
 def test_the_judge_calls_what_is_lower_luck_whatever_its_estimate_is():
     first = attempt(0, Kind.BASELINE, runs=[a_run(0, 1.5), a_run(1, 1.51), a_run(2, 1.49)], settled=True)
-    harmful = [attempt(at, Kind.WORSE, 1.6 + at / 1000, settled=True) for at in range(1, 12)]  # as most ideas are
+    harmful = [attempt(at, Kind.WORSE, 1.6 + at / 1000, settled=True) for at in range(1, 12)]  # most ideas do harm
     decision = Balanced().judge(attempt(12, None, 1.4999), (first, *harmful))
     assert (decision.kind, decision.gain_bpb < 0) == (Kind.LUCK, True)
 
@@ -64,7 +64,7 @@ def test_what_sure_means_is_said_where_it_stands():
 def test_after_a_confirmation_its_figure_is_the_only_one_of_an_edit_in_every_view():
     record = changed_to_one_edit()
     for view, words in screens(record, record.attempts[1]).items():
-        if view != "verdict":  # which was printed before
+        if view != "verdict":  # the verdict was printed before
             assert "52%" not in words, view
             assert "0.53" in words, view
     assert "+0.530000" in drawn(record)

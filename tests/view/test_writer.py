@@ -34,7 +34,7 @@ def test_at_the_end_the_page_is_written_and_its_path_is_said(place, is_hurried, 
 @pytest.mark.slow
 def test_attempts_that_settle_one_after_another_write_one_page_at_a_time(place, monkeypatch):
     said: list[str] = []
-    earlier = set(psutil.Process().children())  # of other tests
+    earlier = set(psutil.Process().children())  # other tests have children, too
     pages = PageWriter(place, "t", said.append, lambda: False)
     pages.attempt_settled()  # the night has begun just now
     assert not set(psutil.Process().children()) - earlier
