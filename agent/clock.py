@@ -62,9 +62,9 @@ def boot_id() -> str:
 def kept_awake(platform: str = sys.platform) -> Iterator[None]:
     """Keep a Mac, or a Linux desktop, from falling asleep during the `with` block.
 
-    On a Mac by caffeinate, which ends with us however we end; on a desktop by its session bus. Where neither is there,
-    as on a server, do nothing; where it fails, go on all the same: sleep is measured, and a run that slept is redone.
-    The display may sleep, which is good: the watchdog of a Mac's GPU spares what runs while it does.
+    On a Mac, caffeinate does it, and ends with this process; on a desktop, the session bus. A server has neither, and
+    nothing is done there. A failure does no harm: sleep is measured, and a run that slept is redone. The display may
+    sleep: meanwhile the watchdog of a Mac's GPU leaves runs alone.
     """
     with ExitStack() as undo:
         if platform == "darwin" or (platform == "linux" and os.environ.get("DBUS_SESSION_BUS_ADDRESS")):

@@ -426,7 +426,7 @@ class Attempt:
     def may_be_void(self, seed: int) -> bool:
         """Return whether a run with this seed is made again if the machine spoils it: once, then it counts.
 
-        A script can look as if the machine had spoilt it, and would show the best of two runs with every seed. So an
+        A script could pretend that the machine spoilt a bad run, and show the better of two runs with every seed. So an
         edit has one such run, and one more for each RUNS_A_CHANCE that counted. Attempt 0 is the user's own, and may be
         spoilt more often: an edit that fills the disk beside it must not end the night.
         """
@@ -513,7 +513,7 @@ def runs_at_dawns(history: History) -> int:
 
 
 def kept(history: History) -> list[Attempt]:
-    """Return the attempts that are kept, in the order in which they came to be; by number where no journal tells."""
+    """Return the attempts that are kept, in the order in which they were kept; by number where no journal says it."""
     keeps = (attempt for attempt in history if attempt.status is Status.KEEP)
     return sorted(keeps, key=lambda attempt: (attempt.kept_since, attempt.number))
 
@@ -524,7 +524,7 @@ def incumbent(history: History) -> Attempt | None:
 
 
 def line_of(attempt: Attempt, history: History) -> list[Attempt]:
-    """Return an attempt and all that it descends from, attempt 0 last."""
+    """Return an attempt and its ancestors, attempt 0 last."""
     line = [attempt]
     while (parent := line[-1].parent) is not None:
         line.append(history[parent])

@@ -79,7 +79,7 @@ def sweep(place: Path) -> None:
 
 
 def remove(*paths: Path) -> None:
-    """Remove files and folders of any depth, even if a script has closed them; by rm, which has no longest path."""
+    """Remove files and folders of any depth, even if a script has closed them; rm has no limit to a path's length."""
     for command in (("rm", "-rf"), ("chmod", "-R", "u+rwX"), ("rm", "-rf")):
         # chmod would follow a link
         left = [path for path in paths if os.path.lexists(path) and not (command[0] == "chmod" and path.is_symlink())]
@@ -155,7 +155,7 @@ def plain_bytes(path: Path) -> int | None:
 
 
 def write_plain(path: Path, text: str | bytes) -> None:
-    """Write a text so that a reader, and a power cut, finds the old one or the new one. A link stays a link."""
+    """Write a text atomically: a reader, and a power cut, finds the old one or the new one. A link stays a link."""
     import psutil  # slow to import, and `status` mostly writes nothing
 
     from agent.lab.hardware import write_atomically

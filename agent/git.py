@@ -45,9 +45,9 @@ NO_SPACE = ("No space left on device", "Disk quota exceeded")
 def leave_surrounding_git() -> None:
     """Take the variables of git out of this process's environment, except the user's name, settings and safe folders.
 
-    A hook or an alias that starts nightshift hands on GIT_DIR and GIT_INDEX_FILE. With them, every command would read
-    and write the repository of the hook, whatever folder it is run in. Containers without a home say by variables which
-    repositories of another owner are safe.
+    A hook or an alias that starts nightshift passes GIT_DIR and GIT_INDEX_FILE on. With them, every command would read
+    and write the hook's repository, whatever its folder. The variables for safe folders stay: containers without a home
+    use them to allow repositories of another owner.
     """
     safe = _safe_folders()
     for name in [name for name in os.environ if name.startswith("GIT_") and name not in OF_THE_USER]:
@@ -163,7 +163,7 @@ class Repo:
 
     @cached_property
     def _identity(self) -> Mapping[str, str]:
-        """Return an author for commits if git has none configured, so that the night can go on; else nothing."""
+        """Return an author for commits if git has none configured; else nothing."""
         done = self._run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
         return {} if done.returncode == 0 else NIGHTSHIFT_IDENTITY
 
@@ -316,7 +316,7 @@ def write_bundle(repo: Repo, file: Path, refs: Mapping[str, str], base: str) -> 
 
 
 def read_bundle(repo: Repo, file: Path, refs: Mapping[str, str]) -> None:
-    """Bring those of these refs that are not there, with their commits.
+    """Create the refs of a bundle that are missing here, with their commits.
 
     Raise RepoError where the bundle is damaged, or the commit is gone that the night began from.
     """

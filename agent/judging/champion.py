@@ -1,8 +1,8 @@
 """Dawn: which run would tell most about the night's result, and what the runs have told. Pure.
 
 The champion, the last attempt kept, meets attempt 0 on seeds and text that no choice of the night has seen. Then its
-edits are taken out again, one at a time (an ablation), the doubtful ones first: what the champion does not miss is a
-passenger.
+edits are taken out again, one at a time (an ablation), the doubtful ones first. An edit that the champion does not need
+is a passenger.
 """
 
 from collections.abc import Collection

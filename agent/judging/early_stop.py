@@ -1,13 +1,13 @@
 """Is a run worth finishing? Its training loss at equal time, against the incumbent's. Pure.
 
-A training loss is noisy and is no score. What one is worth in bits per byte is learnt from the runs that the night has
-finished: at each of a few fractions of the budget, a line through their losses there and their scores at the end, one
-that a few odd runs do not bend (Theil 1950, Sen 1968), by the runs that are nearest to the incumbent: wrecks teach
-nothing about it. A run whose loss forecasts a score above the incumbent's, and by more than finished runs stray from
-that line, is hopeless. So where losses say little about scores, little is stopped.
+A training loss is noisy, and is not a score. The night's finished runs tell what score a loss forecasts: at each of a
+few fractions of the budget, a robust line (Theil 1950, Sen 1968) leads from their losses there to their final scores.
+It uses the runs nearest to the incumbent, since wrecks teach nothing about it. A run is hopeless if its loss forecasts
+a score above the incumbent's by more than finished runs scatter around the line. So if losses say little about scores,
+little is stopped.
 
-A script writes its own curve. All that it can win with a flattering one is the time that it was to have anyway. An
-honest one can lose more: an edit that raises the training loss alone, such as label smoothing, looks worse than it is.
+A script writes its own curve. With a flattering one it only wins the time of an ordinary run. An honest script can lose
+more: an edit that raises only the training loss, such as label smoothing, looks worse than it is.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Why an attempt has no score, or none that is believed, in one sentence, and what says that the machine failed."""
+"""Say in one sentence why an attempt has no score, or none that is believed; and find the machine's own errors."""
 
 import signal
 from typing import TYPE_CHECKING

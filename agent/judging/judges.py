@@ -103,9 +103,9 @@ def overtaken(verdict: Decision, best: Attempt) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class Greedy(Judge):
-    """Keep what is strictly lower than the incumbent's mean, as most systems do.
+    """Keep an edit if its mean is lower than the incumbent's, as most systems do.
 
-    With confirm, what would be kept is measured with that many more seeds first, and judged by the mean.
+    With confirm, such an edit first gets that many further seeds, and is judged by the mean.
     """
 
     words: ClassVar = "one lower run is enough; much of what is kept is luck"
@@ -180,7 +180,7 @@ FEWER = 0.99  # a script has fewer parameters below this share; a smaller differ
 
 
 def simpler(attempt: Attempt, parent: Attempt) -> str | None:
-    """Say in what: less code or fewer parameters, and not more of the other; None where it is not, or not known."""
+    """Say what is simpler: less code or fewer parameters, and not more of the other; None: nothing, or not known."""
     params, params_before = attempt.saved_params, parent.saved_params
     if params is None or params_before is None:
         return None
@@ -195,9 +195,9 @@ def simpler(attempt: Attempt, parent: Attempt) -> str | None:
 
 
 def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: float) -> tuple[float, str | None]:
-    """Return what keeping an edit costs if it brings no gain, in sigma, and in what it is simpler if that lowers it.
+    """Return the cost of keeping a worthless edit, in sigma, and what is simpler in it if that lowers the cost.
 
-    price: in units of what a run of this edit scatters by.
+    price: in units of the scatter of one run of this edit.
     Where the noise is doubted, a quarter of sigma may be more than any edit brings: no tie is kept then.
     """
     noise, before = knowledge.noise_of(attempt.number), line_of(attempt, history)[1:]
@@ -213,7 +213,7 @@ def price_of(attempt: Attempt, history: History, knowledge: Knowledge, price: fl
 
 @dataclass(frozen=True, slots=True)
 class Balanced(Judge):
-    """Keep what is expected to be worth it, and measure again where a run teaches more than a new idea would bring.
+    """Keep an edit with a positive expected worth; measure again where a run teaches more than a new idea would bring.
 
     Both are valued in the same unit: sigma of gain, less a price for every worthless edit that is kept. The estimates
     are those of agent/judging/belief.py.
@@ -247,7 +247,7 @@ class Balanced(Judge):
         return doubt.keep()
 
     def _decide_elsewhere(self, knowledge: Knowledge, doubt: "Doubt", best: Attempt) -> Decision:
-        """Decide about an edit of a script that is not the incumbent any more.
+        """Decide about an edit of a script that is no longer the incumbent.
 
         Of two edits of one script, the second to end has to be merged onto the first, or the first onto the second: the
         one that brings less is measured again. That holds for an edit of a revoked script, too, since both together
@@ -330,7 +330,7 @@ class Doubt:
         )
 
     def keep(self, kind: Kind = Kind.KEPT) -> Decision:
-        """Keep the edit: as this kind, or as simpler or provisional where that is why or how."""
+        """Keep the edit as this kind; or as simpler, or provisional, where that fits better."""
         if self.simpler is not None:
             return self.decide(Kind.SIMPLER, f"simpler: {self.simpler}, and {self.estimate}")
         if self.sure < CONFIRMED:

@@ -97,10 +97,10 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
 
     Attempts made from a script that does not count are left out as well.
 
-    Of a long night, only the latest attempts count, and all their ancestors. A decision is about an edit and the line
-    of scripts that it stands on. All others only teach what edits bring and how far seeds move scores, and that changes
-    in the course of a night; hundreds of edits tell it as well as thousands. Old attempts leave by the block, so that
-    sigma stays good for many decisions.
+    In a long night, only the latest attempts and their ancestors count. A decision is about an edit and the scripts
+    that it was made from. All others only teach what edits bring and how far seeds move scores. That changes during a
+    night, and hundreds of edits tell it as well as thousands. Old attempts leave in blocks, so that sigma rarely
+    changes.
     """
     everyone = sorted((*history, *([judged] if judged else [])), key=lambda attempt: attempt.number)
     first = (len(everyone) - LATEST) // BLOCK * BLOCK
@@ -122,7 +122,7 @@ def measured(history: History, judged: Attempt | None = None) -> tuple[Attempt, 
 def observed(attempt: Attempt) -> Mapping[int, float]:
     """Return an attempt's scores by seed; without any, those that were forecast of runs that were stopped early.
 
-    To leave these out would make the edits that are seen look better than edits are.
+    Without these, the measured edits would look better than edits usually are.
     """
     hopeless = (run for run in attempt.done_runs if run.ending is Ending.HOPELESS)
     forecasts = {run.seed: run.forecast_bpb for run in hopeless if run.forecast_bpb is not None}

@@ -29,7 +29,7 @@ from agent.view.words import dawn_lines
 
 
 def confirm_night(context: NightContext, most_runs: int) -> Findings | None:
-    """Make at most `most_runs` runs, put the champion without its passengers on the branch …-confirmed, and say so.
+    """Make at most `most_runs` runs, and put the champion without its passengers on the branch …-confirmed.
 
     Return None if the night kept nothing. Earlier runs of this champion's dawn count.
     """
@@ -143,7 +143,7 @@ class DawnPlan(Plan):
 
 
 def _conclude(driver: Driver, plan: DawnPlan) -> Findings | None:
-    """Return what the runs say, once it is recorded and the branch …-confirmed is where it belongs."""
+    """Record the findings, move the branch …-confirmed, and return the findings."""
     journal, dawn = driver.journal, _dawn_of(driver.state)
     if dawn is None:
         return None

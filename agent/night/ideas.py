@@ -74,8 +74,8 @@ class Wanted:
 class Ideas:
     """Get ideas for the driver, which never waits for one.
 
-    Sources that cost are asked ahead, for one idea for each worker. One that only computes answers in a second, which
-    on a CPU would be taken from the runs beside it: it is asked when an idea is due, and then knows the last run.
+    Sources that cost time or money are asked ahead: one idea for each worker. A local source answers in a second, and
+    on a CPU that second would slow the runs: it is asked when a worker is free, and then knows the last run.
     """
 
     def __init__(self, state: State) -> None:
@@ -124,9 +124,9 @@ class Ideas:
     # ---- 1. an idea is wanted ----------------------------------------------------------------------------------------
 
     def ask_ahead(self) -> None:
-        """Want the ideas after the attempts in flight, one for each worker, unless none will be needed.
+        """Ask for the next ideas while attempts train, one for each worker, unless none will be needed.
 
-        Each is wanted once: a source that has none is asked again when an idea is due.
+        Each is asked for once: a source without one is asked again when a worker is free.
         """
         context, state = self._context, self._state
         best = state.best
@@ -142,9 +142,9 @@ class Ideas:
             self._want(best, is_ahead=True)
 
     def _want(self, best: Attempt, *, is_ahead: bool) -> None:
-        """Note whom to ask for an idea: the source of a crash that it can repair, else all, as each has earned.
+        """Note the sources to ask for an idea: one that can repair its crash, else all, in the order of their gains.
 
-        Ahead, one source is asked, and only if it costs.
+        Ahead of time, one source is asked, and only if it costs time or money.
         """
         number, broken = self._next_number(), self._to_repair()
         if broken is not None:
@@ -182,7 +182,7 @@ class Ideas:
     # ---- 2. a source is asked ----------------------------------------------------------------------------------------
 
     def _ask(self, wanted: Wanted) -> None:
-        """Ask the source whose turn it is, in a thread, unless it is being asked as many questions as it takes."""
+        """Ask the source whose turn it is, in a thread, unless it has as many open questions as it accepts."""
         source, best = wanted.turns[0], self._state.best
         questions = sum(other.answer is not None and other.turns[0] is source for other in self._wanted)
         if best is None or (source.at_once is not None and questions >= source.at_once):
@@ -210,7 +210,7 @@ class Ideas:
         return [replace(idea, id=self._context.journal.add_idea(idea)) for idea in ideas]
 
     def _history(self) -> History:
-        """Return what a source is told of attempts: ideas that wait count as attempts in flight."""
+        """Return the attempts that a source is told of: waiting ideas count as attempts in flight."""
         attempts, kind = self._state.attempts, self._context.night.device_kind
         waiting = (
             Attempt(number, idea.parent, idea.proposal, "", outline=outline_of(idea.proposal.script, kind))
@@ -221,7 +221,7 @@ class Ideas:
     # ---- 3. an answer is taken ---------------------------------------------------------------------------------------
 
     def _take(self, wanted: Wanted) -> None:
-        """Let the ideas of an answer wait, or else have the source asked again, or the next one."""
+        """Put the ideas of an answer in line; without any, have the source asked again, or the next one."""
         source, answer, wanted.answer = wanted.turns[0], wanted.answer, None
         assert answer is not None
         try:
@@ -315,10 +315,10 @@ class Ideas:
         return False
 
     def _as_edit_of(self, best: Attempt, idea: Idea, history: History) -> Proposal:
-        """Return an idea as an edit of the incumbent; raise NightError if it conflicts, or was tried by now.
+        """Return an idea as an edit of the incumbent; raise NightError if it conflicts, or was tried meanwhile.
 
-        It is used unchanged while its parent is the incumbent; otherwise it is merged onto the incumbent, which takes
-        milliseconds. To judge it against its own parent would cost a run, and to be kept it would have to be merged.
+        If the incumbent is no longer its parent, it is merged onto the incumbent, which takes milliseconds. Judging it
+        against its own parent would cost a run, and it would have to be merged afterwards.
         """
         return carried(idea.proposal, history[idea.parent], best, history, self._context.night)
 
@@ -401,7 +401,7 @@ def briefing_of(
 
 
 def _setting(place: Place, night: Night, history: History, parent: Attempt) -> Setting:
-    """Return what surrounds a night, for a source that can read; what cannot change meanwhile is read once."""
+    """Return the night's setting, for a source that can read; facts that cannot change are read once."""
     ranked, _ = listing(place.script_path, night, parent.proposal.script, history, _past(place, night.tag))
     return Setting(
         corpus=_corpus(Path(night.data)),

@@ -40,10 +40,9 @@ class Pace:
         since: str = "",
         dry_runs: bool = False,
     ) -> "Pace":
-        """Compute the pace of a history, by its runs since a time alone where enough of them had their whole budget.
+        """Estimate the pace from a history: only from runs since a time, if enough of them had their whole budget.
 
-        `patience_s`, the longest that a call to a source may take, counts until the first. Dry runs count where edits
-        have them now.
+        patience_s: the longest call to a source, used until one was made. dry_runs: whether edits have dry runs now.
         """
         runs = [run for attempt in history for run in attempt.counted_runs]
         latest = [run for run in runs if (run.began or "") >= since and run.wall_s >= budget_s]
@@ -75,7 +74,7 @@ class Limits:
     began_s: float = field(default_factory=always_s)  # a clock that sleep does not stop: the hours end by the morning
 
     def reached(self, proposals: int, pace: Pace, before_s: float) -> bool:
-        """Return whether no further idea can be tried that is there in `before_s` seconds."""
+        """Return whether it is too late for an idea that arrives in `before_s` seconds."""
         return self.left(proposals).experiments == 0 or not self._has_time(before_s + self._until_dawn_s(pace))
 
     def left(self, proposals: int) -> Left:
@@ -92,7 +91,7 @@ class Limits:
         return self._has_time(self._until_dawn_s(pace) if number else pace.run_s)
 
     def is_over(self, pace: Pace) -> bool:
-        """Return whether no run of the night would end in time any more, even if none were kept for dawn."""
+        """Return whether no further run would end in time, even with no time left for dawn."""
         return not self._has_time(pace.run_s)
 
     def allows_dawn_run(self, pace: Pace) -> bool:
@@ -106,7 +105,7 @@ class Limits:
         return 0 if self.hours is None else pace.workers * int(DAWN_SHARE * self.hours * 3600 / pace.dawn_run_s)
 
     def pace_words(self, pace: Pace) -> str:
-        """Return how many experiments an hour are to be expected, and for how many there is time."""
+        """Say how many experiments an hour to expect, and how many there is time for."""
         an_hour = 3600 * pace.workers / pace.run_s
         words = f"about {an_hour:,.{1 if an_hour < 10 else 0}f} experiments an hour"
         left_s = self.left(0).seconds

@@ -199,7 +199,7 @@ class Driver:
                 self.context.runner.drop_weights(number, run.seed)
 
     def point_branch(self, branch: str, commit: str, why: str) -> None:
-        """Move a branch of the night, unless somebody has it checked out: HEAD and index are theirs; it waits then.
+        """Move a branch of the night; it waits while somebody has it checked out, since HEAD and index are theirs.
 
         Raise RepoError where it is at a commit that this night did not make.
         """
@@ -238,7 +238,7 @@ class Driver:
         self.context.watcher.work_began(attempt, work)
 
     def wait(self) -> None:
-        """Wait until something has happened that the plan may depend on, or for REPLAN_S; record what has ended."""
+        """Wait for news that may change the plan, at most REPLAN_S; record the jobs that have ended."""
         # Planning takes milliseconds in a long night, on the processors that the runs use.
         awaits_idea = self.flight.supply is Supply.LATER
         until_s = time.monotonic() + (0.0 if awaits_idea else REPLAN_S)
@@ -309,7 +309,7 @@ class Driver:
             self.say(f"this {kind} of #{number} does not count and is done again: {void}")
 
     def _make_void(self, crashed: Sequence[Attempt], why: MachineError) -> None:
-        """Make the crashes before a machine was found to be broken void: they are done again when the night goes on."""
+        """Make crashes void that came before the machine was found to be broken: a resumed night repeats them."""
         numbers = [attempt.number for attempt in crashed]
         if numbers:
             self.journal.make_void(numbers, str(why))

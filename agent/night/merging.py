@@ -37,11 +37,10 @@ def not_merged(history: History) -> set[int]:
 
 
 def merge(state: State, number: int) -> tuple[int, Proposal] | Decision:
-    """Return an overtaken attempt's edit as one of the incumbent, and its parent; that it is stale where none can be.
+    """Return an overtaken edit merged onto the incumbent, with its parent; if it conflicts, the decision stale.
 
-    Several edits may be overtaken at once. Each is merged onto the one before, which is being measured itself: one
-    round of runs can keep all of them, instead of one a round. Where that one is discarded, those above it were made
-    from a script that is not kept, and are merged once more.
+    Several edits may be overtaken at once. Each is merged onto the one before, while that is still measured: so one
+    round of runs can keep all of them. If that one is discarded, the edits above it are merged again.
 
     A merge asks no source, and counts as an attempt of the source that had the idea.
     """

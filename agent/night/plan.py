@@ -1,8 +1,8 @@
 """Plan what a night does next: pure, except that it reads the clock and the curves and losses of earlier runs.
 
-A plan yields candidates, the most urgent first: attempts that wait for a decision, second thoughts about those that
-have one, then further attempts. The first that can be carried out now is the next step. For a job that depends on the
-workers; anything else can be carried out at once, so what would follow it is not looked at.
+A plan yields candidates, the most urgent first: attempts that wait for a decision, reviews of earlier decisions, then
+new attempts. The next step is the first candidate that can be carried out now: a job needs a free worker, any other
+step needs nothing.
 
 Nothing here writes or prints anything, so after a kill the same state leads to the same step.
 """
@@ -209,7 +209,7 @@ class Plan:
         return None if decision.status is None else decision
 
     def _calibrates(self, first: Attempt) -> bool:
-        """Return whether attempt 0, which runs alone at first, has a further run on several workers, beside itself.
+        """Return whether attempt 0 needs another run, now beside copies of itself on the other workers.
 
         So its runs tell the noise, and how much slower a run is while others train.
         """
@@ -346,7 +346,7 @@ class Plan:
         return learnt_bounds(self.context.runner, state.others(attempt.number), state.parent_of(attempt))
 
     def _reference(self, attempt: Attempt, run: Run, split: Split) -> tuple[int, int] | None:
-        """Return the attempt and seed of the run that an audit counts gains from; None if no losses are there.
+        """Return the attempt and seed of the run that an audit compares with; None if it has left no losses.
 
         It is a run of the attempt's parent, else of attempt 0. Only runs at dawn have losses on the holdout; there
         it is a run of the same dawn, at which attempt 0 always runs first.

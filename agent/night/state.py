@@ -1,4 +1,4 @@
-"""The parts that a night works with, and what it knows: read from its journal once, and changed together with it."""
+"""The parts that a night works with, and its state: read from the journal once, and changed together with it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -196,7 +196,7 @@ class Journal:
             return msgspec.convert(_decoded(facts), Night)
 
     def noise(self) -> Noise | None:
-        """Return the noise as it was learnt after the last decision: to learn it takes long after many attempts."""
+        """Return the noise as estimated after the last decision; estimating it again is slow after many attempts."""
         rows = self.query("SELECT value FROM night WHERE fact = 'noise' AND value IS NOT NULL")
         with self._legible():
             return msgspec.json.decode(rows[0][0], type=Noise) if rows else None
@@ -277,11 +277,11 @@ class Journal:
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def record_facts(self, **facts: object) -> None:
-        """Record the noise as learnt by now, other terms, another place of the corpus with checksums, or another id."""
+        """Record facts of the night that have changed: its noise, options, corpus, checksums or id."""
         self._write(*(("REPLACE INTO night VALUES (?, ?)", fact) for fact in _encoded(facts).items()))
 
     def record_call(self) -> None:
-        """Record that a call of the night begins; what a killed one did is not done now."""
+        """Record that a call of the night begins, and delete the work of a killed one."""
         called = "REPLACE INTO night VALUES ('called', ?)", (utc_now("milliseconds"),)
         self._write(("DELETE FROM work", ()), called)
 
@@ -296,7 +296,7 @@ class Journal:
     def add_attempt(
         self, number: int, parent: int | None, proposal: Proposal, started: str, idea: int | None = None
     ) -> None:
-        """Enter an attempt, and the outline of its script; idea: the id of what it was, which waits no longer."""
+        """Enter an attempt, and the outline of its script; idea: the id of the idea that it was."""
         script, keep_script = _kept_script(proposal)
         facts = _columns(proposal) | {"number": number, "parent": parent, "script": script, "started": started}
         facts["outline"] = _json(outline_of(proposal.script, self.night().device_kind))
@@ -305,7 +305,7 @@ class Journal:
         self._write(keep_script, _insert("attempts", **facts), has_become)
 
     def add_idea(self, idea: Idea) -> int:
-        """Record an idea as soon as a source has it, which may have been paid for it; return its id."""
+        """Record an idea as soon as it comes, since it may have cost money; return its id."""
         script, keep_script = _kept_script(idea.proposal)
         words = {name: getattr(idea.proposal, name) for name in ("title", "hypothesis", "source", "repairs")}
         add = _insert("ideas", **words, script=script, parent=idea.parent)
@@ -411,7 +411,7 @@ class Journal:
             )
 
     def _write(self, *statements: Sql) -> sqlite3.Cursor:
-        """Execute all statements or, where one fails, none; return the last one's cursor.
+        """Execute all statements, or none if one fails; return the last one's cursor.
 
         On a full disk the reserve gives room: a result that took five minutes is not lost.
         """
@@ -464,7 +464,7 @@ def _opened(address: str) -> sqlite3.Connection:
 
 
 def _in_memory(path: Path) -> sqlite3.Connection:
-    """Return a copy of a journal, for a disk on which SQLite cannot make the index of the log that it reads by.
+    """Return a copy of a journal, for a disk where SQLite cannot write the index of its log.
 
     While a night writes, that index is there, so no night writes now. Without a log the file is whole as it stands;
     with one, both are copied elsewhere and read there.

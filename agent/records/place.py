@@ -1,4 +1,4 @@
-"""A repository with its script, where its nights are kept, and what is recorded of them."""
+"""A repository with its script, the place of its nights, and their records."""
 
 import secrets
 from contextlib import suppress
@@ -63,7 +63,7 @@ class Place:
         return self.folder(tag) / "journal.sqlite"
 
     def check_own(self, tag: str) -> None:
-        """Raise NightError for a night that came with the repository: it says what runs here with the user's rights."""
+        """Raise NightError for a night that came with the repository: its programs would run with the user's rights."""
         self._check_untracked(self.folder(tag), "it names programs")
 
     def check_own_queue(self) -> None:
@@ -151,7 +151,7 @@ def _check_tag(place: Place, tag: str, night: Night) -> None:
 
 
 def place_of_night(script: Path, tag: str | None) -> Place:
-    """Find the place of a script; of a night that goes on and has another one, its own, unless the user named one."""
+    """Find the place of a script: the one that the user named, else that of the resumed night."""
     place = Place.of(script)
     night = known_night(place, tag) if script == Path(SCRIPT) else None
     return place if night is None else replace(place, script=night.script)

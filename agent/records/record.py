@@ -129,7 +129,7 @@ def turned_from(base: Attempt, attempt: Attempt) -> Turned:
 
 
 def public(night: Night) -> Night:
-    """Return a night without what is its owner's own: where the data is, options that hold no judgement."""
+    """Return a night without its owner's private facts: the place of the data, and options that are not PUBLIC."""
     terms = Terms(**{name: getattr(night.terms, name) for name in PUBLIC})
     return replace(night, data="", pins={}, terms=terms)
 
@@ -145,7 +145,7 @@ OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or 
 
 
 def likeness(past: Night, night: Night) -> float:
-    """Return how much an earlier night tells about this one: 1 on the same device by the same protocol, 0 to 1 else."""
+    """Return how much an earlier night tells about this one, 0 to 1: 1 with the same device and protocol."""
     if past.device_kind != night.device_kind or min(past.budget_s, night.budget_s) <= 0:
         return 0.0
     alike = 1.0 if past.device == night.device else OTHER_DEVICE

@@ -1,7 +1,7 @@
 """results.tsv: one row for each attempt of every night, made from the journals; rows of others are left as they are.
 
-A person may delete the file and lose nothing that a journal here holds, or save it from a spreadsheet: it is read by
-its header, whatever that has made of it.
+A person may delete the file: the rows of journals that are here come back. A person may also save it from a
+spreadsheet: it is read by its header.
 """
 
 import csv
@@ -217,7 +217,7 @@ def _lines(text: str) -> list[list[str]]:
 
 
 def _split(text: str, separator: str) -> list[list[str]]:
-    """Split a text as spreadsheets write it, with quotes around cells, or else as other tools do, without a meaning."""
+    """Split a text as spreadsheets write it, with quotes around cells; else as other tools do, with plain quotes."""
     lines: list[list[str]] = []
     with suppress(csv.Error):
         lines = list(csv.reader(io.StringIO(text), delimiter=separator, strict=True))
@@ -227,7 +227,7 @@ def _split(text: str, separator: str) -> list[list[str]]:
 
 
 def _header(cells: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the columns where a line holds them, each another one; else nothing."""
+    """Return the names of the columns if this line is a header with distinct names; else nothing."""
     if "val_bpb" not in " ".join(cells).lower():  # nearly all lines end here, quickly
         return ()
     names = [NAMES.get(name.lower(), name) for name in (cell.strip("\ufeff ") for cell in cells)]
@@ -269,7 +269,7 @@ def tags_in(path: Path) -> frozenset[str]:
 def tag_of(row: Row) -> str:
     """Return the tag of a row's night, "" without one.
 
-    A spreadsheet takes nov20 for a date and 007 for a number, which begin with a capital or a digit then; the branch
+    A spreadsheet turns nov20 into a date and 007 into a number, which then begin with a capital or a digit. The branch
     has the tag, too.
     """
     tag, of_branch = row.get("tag", "").strip(), BRANCH.match(row.get("branch", "").strip())

@@ -75,7 +75,7 @@ def _line(attempt: Attempt) -> dict[str, Any]:
 
 
 def _encoded(value: Any, indent: int | None = None) -> bytes:
-    """Return JSON as people can read it; halves of surrogate pairs, which UTF-8 lacks, as the codes of JSON."""
+    """Return readable JSON; halves of surrogate pairs, which UTF-8 lacks, become JSON's escapes."""
     text = json.dumps(msgspec.to_builtins(value), indent=indent, ensure_ascii=indent is not None)
     return f"{text}\n".encode(errors="backslashreplace")
 

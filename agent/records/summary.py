@@ -1,4 +1,4 @@
-"""Sum up a night: where it stands, what each source of ideas brought and cost. Pure."""
+"""Sum up a night: its state, and the gains and costs of each source of ideas. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,8 +50,7 @@ def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
 def confirmed_gain(record: Record, attempt: Attempt) -> Interval | None:
     """Return what the latest confirmation has measured an edit to bring; None where it has not measured this edit.
 
-    The gain of the champion over the baseline is that of its one edit. Of several, each was measured that was taken
-    out.
+    With one edit, the champion's gain over the baseline is that edit's. With several, those count that were taken out.
     """
     found = record.findings
     if found is None or found.honest is None:
@@ -65,7 +64,7 @@ def confirmed_gain(record: Record, attempt: Attempt) -> Interval | None:
 def lower_than_best(record: Record) -> Attempt | None:
     """Return the idea with the lowest score of those below the best script's; None where the best has the lowest.
 
-    Without what is not decided yet, and scores that are not believed.
+    Attempts without a decision, and scores that are not believed, do not count.
     """
     best = record.best
     if best is None or best.val_bpb is None:

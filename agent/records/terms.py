@@ -26,7 +26,7 @@ def opened(asked: Mapping[str, Any]) -> Terms:
 
 
 def resumed(tag: str, before: Terms, asked: Mapping[str, Any]) -> Terms:
-    """Return the terms of a night that goes on; raise NightError for a change that it cannot take."""
+    """Return the terms of a resumed night; raise NightError for a change that it cannot take."""
     now = replace(before, **asked)
     is_weaker = SANDBOXES.index(now.sandbox) < SANDBOXES.index(before.sandbox)
     for name in (*FIXED, *(["sandbox"] if is_weaker else [])):

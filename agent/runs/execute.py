@@ -1,8 +1,8 @@
 """Execute a job and return its result, without journal, git or screen: the worker's part of a night.
 
-What the machine has spoilt is void once and made again; the second time it counts as the script's. Where a script fails
-that has run well before, or after many others, attempt 0 is tried: if that fails as well, the machine is broken, and
-the night ends.
+A run that the machine spoils is void once, and repeated; the second time it counts as the script's failure. If a script
+fails that ran well before, or that follows many failures, attempt 0 is tried. If attempt 0 fails as well, the machine
+is broken, and the night ends.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ def execute(job: Job, runner: Runner) -> Result | None:
 
 
 def has_failed(result: Result) -> bool:
-    """Return whether a job came to no answer, as where the machine is broken."""
+    """Return whether a job failed in a way that a broken machine would explain."""
     match result:
         case DryRun():
             return result.failure is not None
@@ -67,10 +67,10 @@ def has_failed(result: Result) -> bool:
 
 
 def run_dry(trial: Trial, runner: Runner) -> DryRun:
-    """Train for a second and score two rows, and keep the log alone, and what attempt 0 compiled in training.
+    """Train for a second and score two rows; keep only the log, and the code that attempt 0 compiled in training.
 
-    Both use training text only, so their error messages may be shown to the author of the edit. A script that trains on
-    is ended, and nothing is known of its end. Raise Stopped if the user stopped it.
+    Both use training text only, so the author of the edit may see their error messages. A script that does not stop
+    training is killed; nothing is then known of its end. Raise Stopped if the user stopped it.
     """
     watch, folder = Stopwatch(), runner.dry_folder(trial.attempt)
     out, seed, train_s = folder / "out", runner.night.seed, min(TRIAL_S, runner.night.budget_s)

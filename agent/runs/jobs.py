@@ -1,4 +1,4 @@
-"""Say what a worker can be asked to do. A job is data: it holds all that he has to know, here or on another machine."""
+"""Describe the jobs of workers. A job is data: it holds everything that a worker needs, here or on another machine."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from agent.judging.early_stop import Bound
 class Trial:
     """Train an attempt's script for a few steps and score some rows, before the minutes.
 
-    That of attempt 0 is also how a worker finds out whether the machine is to blame for a failure.
+    A worker also tries attempt 0 like this, to find out whether the machine is to blame for a failure.
     """
 
     attempt: int

@@ -141,7 +141,7 @@ class Runner:
 
     @property
     def rest_s(self) -> float:
-        """Return for how long other programs may free memory and disk, or the machine cool down, before a repeat."""
+        """Return the pause before a repeat: other programs may free memory and disk, and the machine cools down."""
         return min(REST_S, REST_SHARE * self.night.budget_s)
 
     def wait(self, wait_s: float) -> None:
@@ -152,11 +152,11 @@ class Runner:
             time.sleep(min(POLL_S, wait_s))
 
     def until_it_counts(self, number: int, once: Callable[[], Outcome]) -> Outcome:
-        """Run a process of an attempt that no journal lists until its outcome counts, and return that.
+        """Run a process until its outcome counts, and return the outcome; no journal lists the process.
 
-        After each sleep of the machine it is run again, and once where the machine has spoilt it: the second time
-        counts as the script's. Of the runs that the journal lists, Attempt.may_be_void() says it. Raise Stopped if the
-        user has ended it, and MachineError where the machine spoils attempt 0 again and again.
+        It is repeated after each sleep of the machine, and once if the machine spoils it. For runs in the journal,
+        Attempt.may_be_void() has this rule. Raise Stopped if the user has ended it, and MachineError if the machine
+        spoils attempt 0 several times.
         """
         left = 1 if number else BASELINE_TRIES - 1
         while True:
@@ -229,5 +229,5 @@ class Stopped(Exception):
 
 
 def beside(run_folder: Path, what: str) -> Path:
-    """Return the path for what the harness makes of a run: inside its folder, a script could have placed a link."""
+    """Return a path beside a run's folder for the harness's own files: inside, a script could have placed a link."""
     return run_folder.with_name(f"{run_folder.name}.{what}")

@@ -4,8 +4,8 @@ A scorer runs the script's own code, so its numbers are not trusted by themselve
 token of the validation text; bits per byte are computed here. Before an attempt is kept, a second process without any
 knowledge of the first has to confirm a sample of these losses (agent/runs/audit.py).
 
-Such a process has read the validation text, and could print it for the next script to hold. So what it prints stays in
-its log: a result, and all that is made of it, says how the process ended in the harness's own words.
+Such a process has read the validation text, and could print it for the next script to store. So its output stays in its
+log: results and messages say how the process ended in the harness's own words.
 """
 
 import math
@@ -102,12 +102,12 @@ def usual_scoring_s(history: History) -> float | None:
 
 
 def scoring_limit_s(usual_s: float | None, beyond_s: float, allowance_s: float) -> float:
-    """Return the seconds that a process which scores or audits an attempt may take; usual_s: that attempt 0's took.
+    """Return the time limit of a process that scores or audits an attempt, in seconds; usual_s: attempt 0's time.
 
-    The process runs the script's own code, which could go on training there. It gets three times the usual, as an
-    honest model may be larger. Time beyond the usual counts against the allowance of the run, of which training took
-    beyond_s: both together stay within allowance_s plus LEAST_LIMIT_S, which a slow disk may need. Attempt 0 itself is
-    the user's own script and gets an hour (None).
+    The process runs the script's own code, which could go on training there. It gets three times the usual time, as an
+    honest model may be larger. Time beyond the usual counts against the run's allowance, of which training used
+    beyond_s: both together stay within allowance_s plus LEAST_LIMIT_S, which a slow disk may need. Attempt 0 is the
+    user's own script, and gets an hour (None).
     """
     if usual_s is None:
         return FIRST_LIMIT_S

@@ -1,6 +1,6 @@
 """Train the committed script once, in its own box, under a budget and the harness's clock, and read what it leaves.
 
-Nothing that a script leaves is taken on trust: its curve, its summary, and the header of its weights. Weights are
+Nothing that a script leaves is trusted: its curve, its summary, and the header of its weights. Weights are
 safetensors: eight bytes that give the length of a JSON header, the header, then the tensors' bytes.
 """
 
@@ -206,7 +206,7 @@ def usual_steps_s(attempt: Attempt) -> float | None:
 
 
 def slow(run: Run, usual_steps_s: float | None) -> str | None:
-    """Return in words by how much a run was slower than others of its script; None if not, or not by much."""
+    """Say how much slower a run was than others of its script; None if it was not, or only a little."""
     trained_s = run.summary.training_seconds if run.summary is not None else None
     if usual_steps_s is None or run.steps_s is None or trained_s is None or trained_s < LEAST_S:
         return None
