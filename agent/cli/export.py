@@ -120,10 +120,10 @@ def sample(
 
     Args:
         text: the beginning, which the model continues
-        attempt: whose weights, as in 4, wide:4, wide:best (default: best)
-        tokens: to add, at most (default: 200)
-        temperature: how freely it draws; 0 takes the likeliest token each time (default: 0.8)
-        seed: gives the same text again (default: another each time)
+        attempt: the attempt whose weights to use, as in 4, wide:4, wide:best (default: best)
+        tokens: most tokens to add (default: 200)
+        temperature: randomness of the draws; 0 always takes the likeliest token (default: 0.8)
+        seed: a fixed seed gives the same text again (default: another each time)
     """
     from agent.model.sampling import sample as continue_text
 

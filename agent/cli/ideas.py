@@ -62,7 +62,7 @@ class IdeaFacts:
 
 
 def ideas(name: str = "", /) -> Answer:
-    """List the known ideas: what is expected of each, what nights found, and whether it applies.
+    """List the known ideas, their expected and measured gains, and which apply.
 
     Args:
         name: show this idea in full, with its patch; TAG:NAME, or TAG: for all: as that night knows them (default: the
@@ -160,11 +160,11 @@ def _percents(by_kind: Mapping[str, float]) -> str:
 
 
 def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
-    """Tell what a language model would be told now, for its next idea.
+    """Print what a language model would be told now, for its next idea.
 
     Args:
-        tag: of this night (default: the latest)
-        facts: what an agent would be told: noise, speed, dials, edits, ideas, what a script may call
+        tag: the night (default: the latest)
+        facts: print what an agent would be told: noise, speed, dials, edits, ideas, what a script may call
     """
     place, tag, who = find_night(tag)
     record = read_night(place, tag)

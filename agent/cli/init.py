@@ -21,14 +21,14 @@ MESSAGE = "Begin with the script of nightshift"
 
 
 def init(folder: UserPath = Path(), /) -> None:
-    """Make a folder one where a night can begin.
+    """Prepare a folder for nights.
 
-    It gets nightshift's script and all that this needs, and a git repository with a first commit where there is none. A
-    file that is there is left as it is, except that .gitignore gets the lines that it lacks. Where something is
-    committed already, nothing is added to it. A second call goes on after a killed one.
+    It gets nightshift's script with the files that the script needs, and a git repository with a first commit if there
+    is none. Existing files stay as they are, except that .gitignore gets the lines that it lacks. In a repository with
+    commits, nothing is committed. Give the command again if it was killed.
 
     Args:
-        folder: made if missing (default: this folder)
+        folder: the folder, which is made if it is missing (default: this one)
     """
     folder = folder.resolve()
     texts = _texts()

@@ -40,11 +40,11 @@ NIGHT_COLUMNS = (
 
 
 def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
-    """Print the ledger as a table.
+    """Print results.tsv as a table.
 
     Args:
-        tag: this night only (default: the latest)
-        all: every night, also those that came with the repository
+        tag: show this night only (default: the latest)
+        all: show every night, also those that came with the repository
     """
     place = place_meant(tag)
     # a running night writes it itself: an older rendering must not overwrite the newer

@@ -90,12 +90,12 @@ def doctor(*, script: UserPath = SCRIPT) -> Answer:
 
 
 def profile(*, script: UserPath = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0) -> Answer:
-    """Show where the time of a training step goes, phase by phase.
+    """Measure the phases of a training step.
 
     Args:
         script: the training script (default: train_mlx.py)
-        steps: to train (default: 16)
-        seed: of the run (default: 0)
+        steps: number of steps to train (default: 16)
+        seed: the seed of the run (default: 0)
     """
     from agent.night.phases import profile as take_apart
 

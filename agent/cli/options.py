@@ -98,24 +98,23 @@ class _Named:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class NightOptions(_Named):
-    """The options of a night; None leaves the choice to the harness, or to a night that goes on.
+    """The options of a night; None leaves the choice to the harness, or to the resumed night.
 
     Args:
         budget_s: training time of every run (default: TIME_BUDGET_S of prepare.py, five minutes; a night keeps its own)
-        seed: of the first run of every attempt, and of the search (default: 0)
+        seed: the seed of the first run of every attempt, and of the search (default: 0)
         script: the training script (default: train_mlx.py)
         report: write report.html into the night's folder after every attempt, where runs take five seconds or more
             (default: yes)
-        confirm: with --judge greedy: measure what would be kept with so many more seeds first (default: 0)
-        plausible_gain: a larger gain in one step, in percent, is shown, not kept (default: 20)
-        early_stop: end a run whose training loss, from 40% of the budget on, forecasts a score clearly above the
-            incumbent's, by what the night has learnt of losses and scores. An edit that changes what the training loss
-            means, such as label smoothing, looks worse to it than it is
+        confirm: with --judge greedy: further seeds for an edit before it is kept (default: 0)
+        plausible_gain: do not keep an edit that gains more than this, in percent (default: 20)
+        early_stop: from 40% of the budget on, end a run whose training loss forecasts a score clearly worse than the
+            best one. An edit that changes the training loss itself, such as label smoothing, looks worse than it is
         sandbox: auto: the strongest that works here; require: bubblewrap or Seatbelt, or refuse; off: scripts run with
             your rights (default: auto)
-        allowance_s: for start, compilation and saving, beyond the budget, before a run is killed (default: 300 for
-            attempt 0, then what that took and little more)
-        dry_run: a few steps of training and scoring before edits of code are given a minute or more (default: yes)
+        allowance_s: time beyond the budget for start, compilation and saving, before a run is killed (default: 300 for
+            attempt 0, then a little more than it took)
+        dry_run: try an edit of code for a few steps of training and scoring before its runs (default: yes)
     """
 
     budget_s: Positive | None = None
@@ -139,17 +138,17 @@ class RunOptions(_Named):
     Args:
         workers: train N experiments at the same time, each on its own device: a GPU, or a set of cores; no two share
             one (default: 1)
-        cores_each: give each worker so many cores; with one worker, this leaves the other cores free (default: all
-            cores, divided evenly)
-        ray_address: of the cluster's head: HOST:PORT, or auto for one that runs on this machine (default: start one)
+        cores_each: give each worker this many cores; with one worker, the other cores stay free (default: all cores,
+            divided evenly)
+        ray_address: address of the cluster's head: HOST:PORT, or auto for one on this machine (default: start one)
         llm: PROVIDER:MODEL[@URL], as in openai:gpt-5, anthropic:claude-sonnet-4-5 or
             openai:qwen3-coder@http://localhost:11434/v1
-        price: IN,OUT[,CACHED] of the model, in dollars for a million tokens, and of input that its server has in a
-            cache (default: as any other input): needed by --max-cost
-        llm_max_tokens: of one answer, thinking included
-        max_cost: ask language models nothing further once those of this night have cost this, in dollars
-        agent: a coding agent's command line, run in a throwaway clone (docs/agents.md); {task} in it is the task's
-            text, which otherwise comes on its standard input; it runs with your rights
+        price: the model's prices IN,OUT[,CACHED], in dollars for a million tokens; CACHED is input that the server has
+            in a cache (default: as other input); --max-cost needs them
+        llm_max_tokens: most tokens of one answer, thinking included
+        max_cost: ask language models no more questions once this night's have cost this, in dollars
+        agent: a coding agent's command line, run in a throwaway clone with your rights (docs/agents.md); the task
+            replaces {task} in it, or else comes on its standard input
         agent_minutes: how long the agent may take for one proposal (default: 10)
     """
 

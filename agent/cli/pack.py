@@ -36,11 +36,10 @@ WeightsOf = Literal["best", "all", "none"]
 def pack(
     tag: str | None = None, /, *, out: UserPath | None = None, weights: WeightsOf | None = None, remove: bool = False
 ) -> None:
-    """Write a night into one file, to go on with it on another machine, or to make room.
+    """Pack a night into one file, to resume it on another machine, or to make room.
 
-    nightshift unpack puts it beside the nights there. The file holds journal, commits with all history below them,
-    logs, curves, notes, program.md, and the weights that --weights names. The night also stays here. It may not be
-    running.
+    nightshift unpack restores it there. The file holds journal, commits with all history below them, logs, curves,
+    notes, program.md, and the weights that --weights names. The night also stays here. It must not be running.
 
     With --remove its folder becomes the file experiments/nights/TAG.tar.gz, with all weights unless others are named.
     The file is read back before the folder is deleted. The night's rows stay in results.tsv.
@@ -48,8 +47,8 @@ def pack(
     Args:
         tag: the night (default: the latest; --remove needs it named)
         out: the file to write, which must not exist, or a folder for it (default: nightshift-TAG.tar.gz)
-        weights: of which attempts: the best, all, or none; also of those whose score has to be audited still (default:
-            best)
+        weights: pack the weights of the best attempt, of all, or of none; those that still have to be audited are
+            packed in any case (default: best)
         remove: pack the night away, beside the other nights, and delete its folder
     """
     place = Place.of(SCRIPT)
@@ -108,15 +107,15 @@ def _needed(record: Record, *, with_best: bool) -> frozenset[int]:
 
 
 def unpack(file: str, /) -> None:
-    """Put a night that was packed beside the nights of this repository.
+    """Restore a packed night beside the nights of this repository.
 
-    Of one that was packed away here, its TAG is enough. The file stays. A night that comes from another machine can go
-    on here if the device has the same name and the same corpus is here, which is found by its hashes. Nothing that is
-    here is overwritten. Nothing that came in the file runs outside of a sandbox: a night goes on if its prepare.py and
-    nightshift's own files are as they are installed here, and a coding agent or a model has to be named again.
+    For a night that was packed away here, give its TAG. The file stays. A night from another machine can go on here if
+    the device has the same name and the same corpus is here, which is found by its hashes. No file here is overwritten.
+    Nothing from the file runs outside of a sandbox: the night can only go on if its prepare.py and nightshift's own
+    files equal the installed ones. Name a coding agent or a model again.
 
     Args:
-        file: that nightshift pack has written, or the TAG of a night that was packed away
+        file: a file that nightshift pack has written, or the TAG of a night that was packed away
     """
     Repo.containing(Path.cwd())  # a night can arrive where no script is, and only the repository is missed
     place, path = Place.of(SCRIPT), user_path(file)

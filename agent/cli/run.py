@@ -54,24 +54,24 @@ def run(
     night: NightOptions = NightOptions(),  # noqa: B008, it is frozen
     more: RunOptions = RunOptions(),  # noqa: B008
 ) -> None:
-    """Run a night, or go on with one.
+    """Start a night, or resume one.
 
-    A night keeps --budget-s, --seed, --dataset, and the options about judging, safety, devices and ideas: who goes on
-    with it repeats none of them. --judge, --confirm, --plausible-gain and --allowance-s cannot change while it goes on,
-    since verdicts before and after would not compare, and --sandbox only to a stronger one. On a CPU a worker keeps the
-    number of its cores, for the same reason. Of the others the night takes what is given, and keeps it.
+    A night keeps --budget-s, --seed, --dataset, and the options about judging, safety, devices and ideas: do not repeat
+    them to resume it. --judge, --confirm, --plausible-gain and --allowance-s cannot change, since verdicts before and
+    after would not compare; --sandbox can only become stronger. On a CPU a worker keeps its number of cores, for the
+    same reason. Other options may be given again: the night takes the new value and keeps it.
 
     Args:
         experiments: end after so many proposals beyond attempt 0, counted over the whole night
-        hours: begin nothing, be it another seed or the asking for an idea, that would end after so many hours, judged
-            by the longest so far; what is undecided then goes on with the next call
-        dawn: runs kept for the end, to confirm as nightshift confirm does, counted over the whole night (default: an
-            eighth of --hours, else 0)
+        hours: begin no run and no question for an idea that would end later than this, judged by the longest so far;
+            undecided attempts go on when the night is resumed
+        dawn: runs at the end that confirm the result, like nightshift confirm, counted over the whole night (default:
+            an eighth of --hours, else 0)
         dataset: prepare this text first and train this night on it: a path, or a name that prepare.py --help lists
             (default: what prepare.py has chosen)
-        tag: the night's name (default: the date, and a new night; one that is here already goes on)
-        drain: try what waits in the queue, ask no source, and end when it is empty; a new night begins from the script
-            as it is committed
+        tag: the night's name; a night of this name is resumed (default: a new night, named by the date)
+        drain: try the entries of the queue, ask no source, and end when the queue is empty; a new night begins from
+            the committed script
     """
     limits = Limits(experiments, hours, dawn)
     place = place_of_night(night.script, tag)
@@ -194,13 +194,13 @@ def confirm(
 ) -> Answer:
     """Measure the best script of a night against its baseline, with fresh seeds and on text that judged no attempt.
 
-    Take doubtful edits out to see what they are worth, and put the script without those that bring nothing on the
-    branch ...-confirmed. Where fresh seeds leave it open whether there is any gain, no branch is made.
+    Remove doubtful edits to measure their effect. Put the script without useless edits on the branch ...-confirmed. If
+    fresh seeds show no certain gain, make no branch.
 
     Args:
-        tag: of this night (default: the latest)
-        runs: to make at most, beyond those that were made before (default: 30)
-        show: print what was found by now, and make no run
+        tag: the night (default: the latest)
+        runs: most runs to make, beyond earlier ones (default: 30)
+        show: print the findings so far, and make no run
     """
     if show:
         return _findings(tag)

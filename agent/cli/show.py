@@ -40,15 +40,15 @@ def show(
     script: bool = False,
     log: bool = False,
 ) -> Answer:
-    """Tell everything about one attempt, or compare two.
+    """Show everything about one attempt, or compare two.
 
-    Of two it shows scores with their intervals, gains, dials, sizes, speed and time where they differ, and says in one
-    sentence how sure the difference is.
+    For two attempts, show the scores, gains, dials, sizes, speeds and times that differ, and say in one sentence how
+    sure the difference is.
 
     Args:
         attempt: its number, best (default) or confirmed, as in 4, wide:4, wide:best; a tag alone is the night's best
         other: the attempt to compare it with
-        diff: show its edit instead; of two, how the script of the first becomes that of the second
+        diff: show its edit instead; for two attempts, the edit from the first script to the second
         script: print its script instead
         log: show the end of the training log of its last run instead
     """

@@ -28,12 +28,12 @@ LOOK_EVERY_S = 0.5
 
 
 def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
-    """Say what runs now, and how the latest night stands.
+    """Show what runs now, and how the latest night stands.
 
     Args:
         tag: the night (default: the one that runs, or the latest)
-        follow: show a night that runs in another terminal or as a service, until it ends; where none runs, wait for
-            one to begin; Ctrl-C ends the watching alone
+        follow: show a night that runs in another terminal or as a service, until it ends; if none runs, wait for one to
+            begin; Ctrl-C ends only the watching
     """
     if follow:
         return _follow(*_awaited(tag))
@@ -200,12 +200,12 @@ def _screen(place: Place, who: Holder) -> "NightScreen":
 
 
 def note(text: str, /, *words: str, tag: str | None = None) -> Answer:
-    """Tell a model or an agent something, from its next proposal on.
+    """Leave a note that a model or an agent reads before its next proposal.
 
     Args:
-        text: as in: nightshift note "leave the depth alone"
-        words: more of it, where it is not quoted
-        tag: of this night (default: the running one, else the latest)
+        text: the note, as in: nightshift note "leave the depth alone"
+        words: the rest of a note that is not in quotes
+        tag: the night (default: the running one, else the latest)
     """
     from agent.view.screen import print_folded
 

@@ -21,12 +21,12 @@ from agent.view.screen import print_folded
 def take(attempt: str = BEST, /) -> Answer:
     """Put an attempt's script into the working tree.
 
-    best: the one that dawn confirmed, or else the one that was kept last; confirmed: dawn's alone; a number: any
-    attempt's. Index and HEAD stay as they are. A script with edits that neither HEAD nor an attempt of the night keeps
-    is kept beside it, as *.before-take.
+    best: the one that dawn confirmed, or else the one that was kept last; confirmed: only the one that dawn confirmed;
+    a number: that attempt's. Index and HEAD stay as they are. Your own edits of the script, if neither HEAD nor an
+    attempt has them, are saved beside it, as *.before-take.
 
     Args:
-        attempt: as in best (default), confirmed, 4, wide:4, wide:best
+        attempt: best (default), confirmed, or an attempt as in 4, wide:4, wide:best
     """
     place = here()
     if parts(attempt)[0] is None and not place.tags():

@@ -61,21 +61,21 @@ def try_edit(
 ) -> Answer:
     """Try one edit of yours: commit, train, score, judge and record it, and print the verdict.
 
-    It goes into the queue. A night that runs takes it in its turn. Where none runs, a process of its own tries it: a
-    night that is here goes on, as it was opened; without one, a new one begins from the script as it is committed. An
-    edit that cannot be tried opens none. An edit of an older script, without the edits that were kept since, is refused
-    before it is run. Ctrl-C ends the waiting, not the try.
+    The edit goes into the queue. A running night takes it in its turn. If no night runs, a process of its own tries it:
+    it resumes the night that is here, or begins one from the committed script. An edit that cannot be tried opens no
+    night. An edit of an older script, without the edits kept since, is refused before it is run. Ctrl-C ends the
+    waiting, not the try.
 
     Args:
-        message: what and why; title: its first line
-        edit: the edited script, where it is not --script itself, or a patch (.patch, .diff) of the best script
+        message: what the edit changes and why; its first line is the title
+        edit: the edited script, or a patch (.patch, .diff) of the best script (default: --script itself)
         anyway: try it as it stands, even if it lacks kept edits
-        start: put it into the queue, print its id and return; --wait has the verdict
-        only_queue: the same, and start no process: the next night that asks the queue tries it before all else
-        wait: for the verdict on a try that was started, by its id
-        for_s: return after so many seconds, without a verdict where there is none yet
-        cancels: take a try out of the queue that is not at work yet, by its id
-        tag: the night's name (default: the latest, or a new one where there is none)
+        start: put it into the queue, print its id and return; get the verdict with --wait
+        only_queue: the same, but start no process: the next night that asks the queue tries it first
+        wait: wait for the verdict on an earlier try, by its id
+        for_s: return after this many seconds, even without a verdict
+        cancels: remove a try that still waits from the queue, by its id
+        tag: the night's name (default: the latest, or a new one)
     """
     if sum((start, only_queue, wait is not None, cancels is not None)) > 1:
         raise NightError("--start, --queue, --wait and --cancel exclude each other; give one of them")
