@@ -31,7 +31,7 @@ def here() -> Place:
 
 
 def place_meant(tag: str | None = None, place: Place | None = None) -> Place:
-    """Return this place; of a night that runs in another working tree of the repository, and may be meant, that one."""
+    """Return this place, or that of a running night in another working tree of the repository if it may be meant."""
     place = place or here()
     who = holder(place.repo.common_dir)
     if who is None or tag not in (None, who.tag):
@@ -55,8 +55,8 @@ def none_yet(place: Place) -> NothingYet:
 def find_night(tag: str | None = None, *, to_read: bool = False) -> tuple[Place, str, Holder | None]:
     """Return the place of a night with a journal, its tag, and the process that runs it, if one does.
 
-    tag: None is the night that runs, or else the latest: by a clock that was wrong, another may be the latest.
-    to_read: of a night that is named, a shipped record is enough. Raise NightError where there is none.
+    tag: None is the running night, or else the latest one; a wrong clock may have made another one the latest.
+    to_read: a shipped record of a named night is enough. Raise NightError if there is none.
     """
     place = place_meant(tag)
     who = holder_here(place, tag)
@@ -95,7 +95,7 @@ def is_free(place: Place, tag: str) -> bool:
 
 
 def no_night(place: Place, tag: str, tags: Sequence[str]) -> NightError:
-    """Return the error for the name of no night, with what may have been meant; tags: of those that could be."""
+    """Return the error for an unknown name of a night, with the known ones; tags: of the possible nights."""
     night, which = parts(tag)
     if which is not None:
         see = typed("show", tag)

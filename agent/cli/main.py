@@ -189,7 +189,7 @@ def without_json(words: Sequence[str]) -> tuple[tuple[str, ...], bool]:
 
 
 def _answer(words: Sequence[str], given: Sequence[str], is_json: bool) -> Answer:
-    """Return how a command line ends, and show it to people where no program asked for it."""
+    """Return the answer to a command line, and show it to people unless --json asked for it."""
 
     def act() -> Answer:
         answer = _acted(words, is_json)
@@ -277,7 +277,7 @@ def _acted(words: Sequence[str], is_json: bool) -> Answer:
 
 
 def meant(word: str, names: Iterable[str]) -> str | None:
-    """Return what a wrong word stands for: by another tool's habit, as a slip, or cut short; None where none is near.
+    """Return the word that a wrong one stands for: another tool's word, a slip, or a short form; None if none is near.
 
     names: of the commands, or of a command's options.
     """

@@ -1,4 +1,4 @@
-"""Run a night, which says what it works with, and confirm what it found: nightshift run, nightshift confirm."""
+"""Run a night, and confirm its result: nightshift run, nightshift confirm."""
 
 import os
 import statistics

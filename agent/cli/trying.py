@@ -112,8 +112,8 @@ def _submit(
 ) -> str:  # fmt: skip
     """Put an edit into the queue and return its id; raise NightshiftError for what cannot be tried.
 
-    where: of the night that may try it. All that can be known is checked before a night is opened: one that came of a
-    slip would be in the way of the next.
+    where: place of the night that may try it. Every check comes before a night is opened: a night opened by a slip
+    would be in the way of the next one.
     """
     tag = tag or next(iter(where.tags()[::-1]), None)
     before, _ = terms_of(where, tag, options.terms)  # first: a night with other terms can try no edit

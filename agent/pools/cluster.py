@@ -63,11 +63,11 @@ Files = Mapping[str, tuple[Path, str]]  # the path of a file below its folder â†
 
 
 def outlive_cluster() -> tuple[str | None, Callable[[bytes], object]]:
-    """Return in a process of its own, which Ray may end, and again in another one after that.
+    """Fork a process for the night, which Ray may end; if Ray does, fork another one. Return in each forked process.
 
-    Return the tag of the night that goes on, None at first, and a function to call with the tag of a night that has
-    opened. The calling process only waits, passes signals on, and exits as the last one does. Raise MachineError there
-    if Ray has ended one in which no night was opened, KeyboardInterrupt if a signal has.
+    Return the tag of the resumed night, None at first, and a function to call with the tag of a night that has opened.
+    The calling process only waits, passes signals on, and exits like the last fork. There, raise MachineError if Ray
+    has ended a fork before a night was opened, KeyboardInterrupt if a signal has.
     """
     tag: str | None = None
     is_interrupted = False
@@ -149,7 +149,7 @@ def _session_of(process: psutil.Process) -> int | None:
 
 @contextmanager
 def _only_environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """Have this environment alone during the `with` block: processes that begin there inherit no keys."""
+    """Replace the environment during the `with` block, so that processes that begin there inherit no keys."""
     before = dict(os.environ)
     os.environ.clear()
     os.environ.update(wanted)
@@ -215,7 +215,7 @@ class Cluster:
         self._task: Any = None
 
     def open(self, patience_s: float = 0.0) -> None:
-        """Connect; ask again for so long where there is no cluster, and raise MachineError then."""
+        """Connect; without a cluster, try again for patience_s, and then raise MachineError."""
         self._patient_until = time.monotonic() + patience_s
         while True:
             try:

@@ -2,6 +2,6 @@
 
 Start reading with source.py, which says what a source is and what it is told. registry.py lists the sources, and mix.py
 chooses among them: search/, catalogue/, llm/, command.py and queue.py. What models and agents are told is written in
-prompts.py, from the templates of prompts/; attempts.py gives the facts, agent/text.py quotes what an author must not
-obey, notes.py reads the owner's words. How an idea becomes an attempt is in agent/night/ideas.py.
+prompts.py, from the templates of prompts/; attempts.py gives the facts, agent/text.py quotes text that an author must
+not obey, notes.py reads the owner's words. How an idea becomes an attempt is in agent/night/ideas.py.
 """

@@ -30,12 +30,12 @@ def was_near(attempt: Attempt) -> bool:
 
 
 def verdict(attempt: Attempt) -> str:
-    """Return the kind of its decision, or that it was nearly kept, or that it still runs beside the next idea."""
+    """Return the kind of an attempt's decision; or say that it was nearly kept, or that it still runs."""
     return "near miss" if was_near(attempt) else str(attempt.kind or "running")
 
 
 def difference_bpb(attempt: Attempt, briefing: Briefing) -> Interval | None:
-    """Return its val_bpb less that of the script that it edits: below zero is better; None without either."""
+    """Return its val_bpb minus that of the script that it edits: below zero is better; None if one is missing."""
     parent = attempt if attempt.parent is None else briefing.history[attempt.parent]
     if parent is attempt or attempt.val_bpb is None or parent.val_bpb is None:
         return None
@@ -103,7 +103,7 @@ MOST_AT_ONCE = 3  # dials that one edit turned; with more, its verdict says litt
 
 
 def turned_dials(briefing: Briefing) -> dict[str, tuple[str, list[str]]]:
-    """Return the incumbent's dials that have a range, all where none has: its value, and what came of each turn."""
+    """Return the incumbent's dials that have a range, or all if none has: the value, and the result of each turn."""
     dials = read_dials(briefing.parent.proposal.script, briefing.night.device_kind, strict=False)
     turns = defaultdict[str, list[str]](list)
     for attempt in briefing.history:

@@ -195,9 +195,9 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
 def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -> Proposal:
     """Read the edited script and the agent's description; raise NoIdea if there is no whole edit in a plain file.
 
-    Raise NightError for one that holds a key: the agent has them all.
+    Raise NightError for an edit that holds a key: the agent has all keys.
 
-    is_whole: False where the agent failed or ran out of time: then it is whole only with IDEA.md, which comes last.
+    is_whole: False if the agent failed or ran out of time; its edit then counts only with IDEA.md, which comes last.
     """
     name, old = Path(briefing.night.script).name, briefing.edited
     try:

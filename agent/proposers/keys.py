@@ -1,4 +1,4 @@
-"""Find a user's key in a text that is to be kept, in whatever spelling a server, an agent or a script may give it."""
+"""Find a user's key in a text that will be kept, in any spelling that a server, an agent or a script may use."""
 
 import html
 import os
@@ -52,7 +52,7 @@ def holds_key(text: str, *keys: str) -> bool:
 
 
 def hidden(text: str, *keys: str) -> str:
-    """Return a message without the keys: dots in their place, or nothing of it where one stands in another spelling."""
+    """Return a message with dots in place of keys; return nothing of it if it holds a key in another spelling."""
     for key in filter(None, keys):
         text = text.replace(key, "…")
     return "a message that holds a key" if holds_key(text, *keys) else LIKELY.sub("…", text)

@@ -1,4 +1,4 @@
-"""Write what an author of edits is told, from the templates in prompts/: the same for a model and for an agent.
+"""Write the briefing of an author of edits, from the templates in prompts/: the same for a model and for an agent.
 
 prompts/ holds one template each, in Jinja2's form, for people to read and change. A part that may grow long has a limit
 of its own there, 42,000 characters together: 13,000 tokens, as code and tables have 3.3 characters in each. The stable
@@ -113,7 +113,7 @@ def _formatted(value: object, form: str) -> str:
 
 
 def _against(value: float | None, other: float | None, noun: str = "") -> str:
-    """Write by which part a number is more or less than another; return an empty string without either."""
+    """Write the relative difference of two numbers; return an empty string if one is missing."""
     return f"{noun} {value / other - 1:+.0%}".strip() if value is not None and other else ""
 
 

@@ -1,8 +1,8 @@
 """Queue the scripts and patches that people or agents drop in while a night runs: first in, first tried.
 
-check_submission() refuses a file that is no news. An entry is one numbered file. It stays in the queue until an attempt
-of it stands in a journal, so one that was taken when the night was killed is taken again, and one that was tried is
-never tried twice.
+check_submission() refuses a file that brings nothing new. An entry is one numbered file. It stays in the queue until a
+journal has its attempt. So if a night is killed after taking an entry, the entry is taken again; and no entry is tried
+twice.
 """
 
 import re
@@ -200,7 +200,7 @@ class Queue(Source):
 
 
 def became(entry: QueueEntry, nights: Path, histories: dict[str, History]) -> Attempt | None:
-    """Return the attempt that an entry became; None where it was never taken, or its night was killed before that.
+    """Return the attempt that an entry became; None if it was never taken, or its night was killed first.
 
     histories: of nights that were read, by tag; that of the entry's night is added where it is missing.
     """
@@ -219,7 +219,7 @@ def became(entry: QueueEntry, nights: Path, histories: dict[str, History]) -> At
 def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
     """Apply the entry to the best script; raise ScriptError or NightError where it cannot be tried.
 
-    A script is taken as it stands, a patch applied; of an earlier best, it is merged with what was kept since.
+    A script is used unchanged, and a patch is applied; a script made from an earlier best is merged with later keeps.
     """
     check_without_keys("this edit", str(entry))  # a file may come into the queue by hand
     script, why, best, night = entry.text, entry.hypothesis, briefing.parent, briefing.night
@@ -266,7 +266,7 @@ def put_aside(path: Path, where: str, why: str) -> None:
 
 
 def check_submission(text: str, file: Path, place: Place, where: Place, history: History, tag: str = "") -> None:
-    """Raise ScriptError or NightError for what is no edit: the committed script, what was tried, and what waits.
+    """Raise ScriptError or NightError for a script that is committed, was tried or waits already: it is no edit.
 
     file: where the text is from. where, history and tag: of the night that may try it, which may run in another working
     tree. A patch is compared by the script that it makes of the best one, whatever lines are around its edit.

@@ -49,7 +49,7 @@ def _value(source: type[Source], terms: Terms) -> str | None:
 
 
 def sources_of(around: Around) -> list[Source]:
-    """Build the sources of a night by its terms; whatever fails, the night goes on with the search."""
+    """Build the sources of a night from its terms; if one fails, the night goes on with the search."""
     sources = [source.of(around) for source in asked(around.terms)]
     if around.terms.proposer not in (MIX, Search.name):
         search = Search.of(around)
@@ -61,7 +61,7 @@ def sources_of(around: Around) -> list[Source]:
 def check_sources(terms: Terms, named: Mapping[str, Any]) -> None:
     """Raise NightError for a source that lacks its option or is never asked, MachineError for a missing SDK.
 
-    named: the terms that this call names; what the night has from before may rest.
+    named: the terms that this call names; earlier terms of the night may stay unused.
     """
     for source in SOURCES:
         need = source.need
@@ -96,6 +96,6 @@ def has_reader(terms: Terms) -> bool:
 
 
 def ideas_from(terms: Terms) -> str:
-    """Say where a night's ideas come from, as in llm: openai:gpt-5, or mix: search, catalogue, queue."""
+    """Name the sources of a night's ideas, as in llm: openai:gpt-5, or mix: search, catalogue, queue."""
     names = [harmless(_value(source, terms) or source.name) for source in asked(terms)]
     return terms.proposer if names == [terms.proposer] else f"{terms.proposer}: {', '.join(names)}"

@@ -1,4 +1,4 @@
-"""Say what a source of ideas is: what it is built from, what it is told before it proposes, and what it answers.
+"""Define a source of ideas: the parts that it is built from, its briefing before it proposes, and its answers.
 
 A source is a class in a file or folder of its own, named in SOURCES in registry.py. The night asks it in a thread
 (agent/night/ideas.py), and which source is asked next is chosen in mix.py.
@@ -101,7 +101,7 @@ class Briefing:
         return (self.broken or self.parent).proposal.script
 
     def is_new(self, script: str) -> bool:
-        """Return whether a script is none of this night's attempts, and was not refused just now."""
+        """Return whether a script is new: neither an attempt of this night nor refused just now."""
         refused = (fingerprint(refusal.proposal.script) for refusal in self.refused)
         digest = fingerprint(script)
         return digest not in refused and first_with(digest, self.history) is None

@@ -59,7 +59,7 @@ def rows(a: Side, b: Side, dials: Mapping[str, tuple[Value, Value]]) -> list[tup
 
 
 def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
-    """Return how much lower B scores than A, and what that is learnt from; None without scores or noise."""
+    """Return how much lower B scores than A, and the runs that tell it; None without scores or noise."""
     runs = a.attempt.runs, b.attempt.runs
     dawns = [{run.dawn for run in own if run.dawn and run.val_bpb is not None} for own in runs]
     for dawn in sorted(dawns[0] & dawns[1], reverse=True) if a.night.tag == b.night.tag else ():
@@ -80,7 +80,7 @@ def _scores(runs: Sequence[Run], dawn: int) -> list[float]:
 
 
 def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[str | None, str]:
-    """Return a or b, the better one, or None where that is open, and how sure it is in a sentence."""
+    """Return the better one, a or b, None if that is open, and a sentence on how sure it is."""
     for side in (a, b):
         if side.attempt.val_bpb is None:
             why = side.attempt.words or side.attempt.kind or "it is not decided yet"

@@ -90,7 +90,7 @@ def progress_words(point: Progress, budget_s: float) -> list[str]:
 
 
 def pace_words(point: Progress | None, budget_s: float, since: str | None) -> list[str]:
-    """Return how far a training run is or, of what has no known end, for how long it goes on; since: by the journal."""
+    """Return how far a training run is; for work without a known end, how long it has run; since: by the journal."""
     if point is not None:
         return progress_words(point, budget_s)
     if not since:
@@ -183,7 +183,7 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
 
 
 def dawn_lines(findings: Findings, history: History, night: Night, *, is_here: bool = True) -> list[str]:
-    """Return all that a dawn has found as lines, with the owner's next step; is_here: whether the night can go on."""
+    """Return the findings of a dawn as lines, with the owner's next step; is_here: whether the night can go on."""
     champion, branch = findings.champion, short(confirmed_branch(night.branch))
     lines = [
         f"dawn: #{champion} {history[champion].title}, against the baseline",

@@ -45,5 +45,5 @@ def test_an_attempt_where_a_night_is_wanted_is_answered_with_the_tag(grounds, co
 def test_what_names_neither_says_how_both_are_named(grounds, command):
     said = refused(grounds.nightshift(*command.split(), "odl"))
     assert said.startswith("'odl' is neither an attempt (a number, best or confirmed; ")
-    assert said.endswith("nor a night; there are: old, new")
+    assert said.endswith("nor a night; known nights: old, new")
     assert refused(grounds.nightshift(*command.split(), "odl:1")) == "no night odl is here; known nights: old, new"

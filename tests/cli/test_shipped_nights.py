@@ -84,7 +84,7 @@ def test_its_edit_and_both_scripts_are_shown_and_the_edit_is_a_patch(here, tmp_p
 
 def test_what_its_dawn_has_found_and_where_it_stands_are_read_from_the_record(here):
     found = here.nightshift("confirm", "t", "--show")
-    assert "the confirmed script, #2, is on experiments/30s-t-confirmed where it ran" in found.stdout
+    assert "the confirmed script, #2, is on branch experiments/30s-t-confirmed where it ran" in found.stdout
     status = here.nightshift("status", "t").stdout
     assert "nightshift take t:confirmed" in status
     assert "\nscript train_mlx.py\n" in status  # the record does not name the data

@@ -43,5 +43,5 @@ def test_a_night_is_summed_up(record):
 
 def test_an_unknown_night_is_refused_with_those_that_are_here(place):
     for tag in ("u", "../t", ""):
-        with pytest.raises(NightError, match="there are: t"):
+        with pytest.raises(NightError, match="known nights: t"):
             read_night(place, tag)

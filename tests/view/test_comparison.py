@@ -42,7 +42,7 @@ def test_runs_at_the_same_dawn_come_before_those_that_the_night_chose_by():
     [
         (attempt(1, Kind.WORSE, 1.185), {}, None, "no difference is certain: #1 of u gains +0.015000 [-0.007632, "),
         (BETTER, {"protocol": "def"}, None, "not comparable: #0 of t has protocol pppppppppppp, #1"),
-        (BETTER, {"device": "another Mac"}, "b", "; they ran on different devices, and a faster one comes"),
+        (BETTER, {"device": "another Mac"}, "b", "; they ran on different devices, and a faster one trains"),
         (attempt(1, Kind.CRASHED, words="exit code 1: no"), {}, None, "#1 of u has no score (exit code 1: no)"),
         (attempt(1, Kind.FAILED_AUDIT, 0.2, words="audit"), {}, None, "the score of #1 of u is not believed (audit)"),
         (BETTER, {"sigma_bpb": None}, None, "the noise is not known"),

@@ -1,4 +1,4 @@
-"""Propose known ideas: the one from which most is expected, of those that apply to the best script.
+"""Propose known ideas: the one with the largest expected gain among those that apply to the best script.
 
 A proposal is a function of the ideas, the history and the earlier nights: nothing is drawn, so a resumed night goes on
 like an undisturbed one. After an idea is kept, its dials are dials of the best script, and the search turns them.
@@ -68,8 +68,8 @@ def listing(
 ) -> tuple[list[Prospect], tuple[str, ...]]:
     """Return the ideas for the script in this file, and a sentence for each bad file.
 
-    They come in the order in which the night tries them, the one first from which most is expected. At the end are
-    those that it does not try now, and last those that do not apply.
+    They come in the order in which the night tries them: the largest expected gain first, then those that it does not
+    try now, and last those that do not apply.
     script: the text to which they are to apply, which a night may have edited since.
     """
     ideas, faults = read_ideas(*idea_folders(file))
@@ -82,7 +82,7 @@ def listing(
 
 
 def _proposal(prospect: Prospect, script: str, night: Night) -> Proposal:
-    """Make the proposal, whose hypothesis says what others found, what was measured here, and what is expected."""
+    """Make the proposal; its hypothesis has the findings of others, the measurements here, and the expected gain."""
     idea, expected = prospect.idea, prospect.estimate
     earlier = [measured.words for measured in prospect.measured if measured.tag != night.tag]
     near = [attempt.number for attempt in prospect.attempts[-1:]]
@@ -104,8 +104,8 @@ def _proposal(prospect: Prospect, script: str, night: Night) -> Proposal:
 def may_apply(patch: str, script: str) -> bool:
     """Return whether the lines that a patch takes away, and one beside each that it adds, are in a script.
 
-    What its dials are is no matter. To merge an idea with what was kept since would tell exactly, but takes a fifth of
-    a second, and there may be a hundred ideas.
+    Values of dials do not matter. A merge with the edits kept since would tell exactly, but takes a fifth of a second,
+    and there may be a hundred ideas.
     """
     text = _gist(script)
     changes = (change for hunk in PATCH_HUNK.finditer(f"{patch}\n") for change in CHANGE.finditer(f"\n{hunk['lines']}"))

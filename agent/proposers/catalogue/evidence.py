@@ -1,6 +1,6 @@
-"""Collect what this night and earlier ones measured of known ideas, and estimate what each would bring. Pure.
+"""Collect the measurements of known ideas, in this night and earlier ones, and estimate each idea's gain. Pure.
 
-A file's gain was measured by others, on other machines. So the true gain of an idea is taken to be
+A file's gain was measured by others, on other machines. So the true gain of an idea is modelled as
 
     share * promised + size * z,    z standard normal
 
@@ -155,9 +155,9 @@ class Prospect:
 def prospects(
     ideas: Iterable[KnownIdea], night: Night, history: History, sigma_bpb: float | None, past: Iterable[Record]
 ) -> list[Prospect]:
-    """Return the ideas, the one first from which most is expected in this night.
+    """Return the ideas, the largest expected gain first.
 
-    Equal ones come in an order that is the night's alone, so that two nights at once try different ones first.
+    The night's tag decides between equal ideas, so that two nights at once try different ones first.
     """
     by_slug = {idea.slug: idea for idea in ideas}
     measured: list[Measurement] = []

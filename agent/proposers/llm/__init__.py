@@ -81,9 +81,9 @@ class LLM(Source):
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
     def _call(self, conversation: Conversation, briefing: Briefing) -> tuple[Reply, str, Proposal | None]:
-        """Make one call and record it; return the answer with its edit, or with what is wrong with it.
+        """Make one call and record it; return the answer with its edit, or with its error.
 
-        Raise NoIdea where there is no answer, or where none is asked for since --max-cost is spent.
+        Raise NoIdea if there is no answer, or if --max-cost is spent, so that no question is asked.
         """
         if self._messages.stopped():
             raise NoIdea("not asked, because the night is stopping")
@@ -127,7 +127,7 @@ class LLM(Source):
     # ---- costs -------------------------------------------------------------------------------------------------------
 
     def _reserve(self, most_usd: float, before_usd: float) -> None:
-        """Count a call as the most that it may cost, until it is over; raise NoIdea once --max-cost is spent.
+        """Count a call at its highest possible cost until it is over; raise NoIdea once --max-cost is spent.
 
         before_usd: spent by the night, as its journal has it; what this process has spent since is kept here.
         """
