@@ -193,7 +193,7 @@ def read_night(place: Place, tag: str) -> Record:
                 again = typed("export", "record", tag)
                 raise NightError(f"{folder} is damaged ({error}); write it again with: {again}") from error
         check_unpacked(place, tag)
-    raise NightError(f"no night {tag} is known here; there are: {', '.join(known_tags(place)) or 'none'}")
+    raise NightError(f"no night {tag} is here; known nights: {', '.join(known_tags(place)) or 'none'}")
 
 
 def known_tags(place: Place) -> tuple[str, ...]:
