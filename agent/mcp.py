@@ -172,7 +172,7 @@ async def history(limit: Limit = 40, tag: Tag = "") -> CallToolResult:
 
 
 async def show(attempt: Address = BEST, part: Part = "facts") -> CallToolResult:
-    """Tell everything about one attempt, or show its edit, its script or its log."""
+    """Show everything about one attempt, or show its edit, its script or its log."""
     return result_of(await _ask("show", attempt, **({} if part == "facts" else {part: True})))
 
 
