@@ -5,18 +5,17 @@ import dataclasses
 import http.client
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
+from commands import wait_until
 from judged import decided, scored_run
 from nights import make_repository, unigram
 from samples import NIGHT
 
-from agent.cli.report import watched
+from agent.cli.report import drawn, night_now
 from agent.clock import utc_now
 from agent.experiment import Doing, Proposal, Status, Work, attempt_ref, packed
 from agent.night.limits import Limits
@@ -24,10 +23,11 @@ from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view import serve
-from agent.view.serve import Feed, Watched, application, listen, server
+from agent.view.serve import Server
 
 PATIENCE_S = 120.0  # the server has the lowest priority: beside five busy processes it gets a hundredth of a core
-PERIOD_S = 0.05  # s; no test waits for a second
+PERIOD_S = 0.05  # so that no test waits for a second
+AGAIN_S = 2.0  # between two loads of a page
 
 
 @dataclass
@@ -113,49 +113,27 @@ class Client:
         connection.close()
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, body
 
-    @contextlib.contextmanager
-    def events(self) -> Iterator["Events"]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        connection.request("GET", "/events", headers=self.headers)
-        answer = connection.getresponse()
-        assert answer.status == 200
-        yield Events(answer)
-        connection.close()
+    def shows(self, *words: str) -> None:
+        """Wait until the page has all these words."""
 
+        def has_all() -> bool:
+            page = self.ask("/")[2]
+            return all(each in page for each in words)
 
-@dataclass
-class Events:
-    """The events of a stream, as they come."""
-
-    stream: http.client.HTTPResponse
-
-    def until(self, holds: Callable[[Any], object]) -> Any:
-        """The first event of which it holds."""
-        deadline_s = time.monotonic() + 60
-        while True:
-            assert time.monotonic() < deadline_s, "no such event"
-            line = self.stream.readline().decode()
-            assert line, "the stream has ended"
-            key, _, value = line.rstrip("\n").partition(": ")
-            if key == "data" and holds(data := json.loads(value)):
-                return data
-
-    def shows(self, *words: str) -> Any:
-        """The first event whose panel has all these words."""
-        return self.until(lambda told: all(each in told["panel"] for each in words))
+        wait_until(has_all, PATIENCE_S)
 
 
 @contextlib.contextmanager
-def served(place: Place, follow: Callable[[], Watched] | None = None) -> Iterator[Client]:
+def served(place: Place, tag: str | None = None) -> Iterator[Client]:
     """A server in a thread of this process: the same as the command's, without the second that a process takes."""
-    feed = Feed(follow or (lambda: watched(place, None)), PERIOD_S)
-    with listen(0) as listening, patch.object(serve, "SHARE", 10.0):
-        port = listening.getsockname()[1]
-        running = server(application(feed))
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+    with (
+        patch.multiple(serve, SHARE=10.0, PERIOD_S=PERIOD_S),
+        Server(0, lambda: drawn(*night_now(place, tag), AGAIN_S)) as server,
+    ):
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
-            yield Client(port)
+            yield Client(server.port)
         finally:
-            running.should_exit = True
+            server.shutdown()
             thread.join()

@@ -65,11 +65,16 @@ def only_night(repository: Path) -> Iterator[Callable[..., None]]:
         place.write_text(json.dumps(facts), encoding="utf-8")
 
     try:
-        place.unlink(missing_ok=True)  # a night that was killed could not
+        tell_end(repository)  # a night that was killed could not
         yield tell
     finally:
-        place.unlink(missing_ok=True)
+        tell_end(repository)
         lock.release()
+
+
+def tell_end(repository: Path) -> None:
+    """Tell others that no night runs any more, though its process may still hold the repository."""
+    _place(repository).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
 from agent.lab.data import load_data
 from agent.night.limits import Limits, Pace, check_hours
-from agent.night.lock import Stop, like_ctrl_c, only_night
+from agent.night.lock import Stop, like_ctrl_c, only_night, tell_end
 from agent.night.state import NightContext
 from agent.pools.leases import leases_of_machine, leases_of_night
 from agent.pools.pool import LocalPool, Pool
@@ -143,6 +143,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
         )
         if terms.report and budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
+            undo.callback(tell_end, place.repo.common_dir)  # so that the last page is still
             context = replace(context, attempt_settled=page.attempt_settled)
         yield context
 

@@ -238,11 +238,6 @@ class Journal:
         """Return one attempt without reading the others; raise IndexError where there is none of this number."""
         return self.attempts(number)[0]
 
-    def changes(self) -> tuple[int, ...]:
-        """Return counts that grow with the decisions, asks, runs and attempts of the night."""
-        tables = ("decisions", "asks", "runs", "runs WHERE ended IS NOT NULL", "attempts")
-        return tuple(self.query(f"SELECT count(*) FROM {table}")[0][0] for table in tables)
-
     def data_version(self) -> int:
         """Return a number that differs after each commit of another connection, read without any table."""
         return int(self.query("PRAGMA data_version")[0][0])

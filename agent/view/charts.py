@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -110,7 +111,13 @@ def png(spec: Spec) -> bytes:
 
 
 def _rendered(spec: Spec) -> str:
-    return vl_convert.vegalite_to_svg(_forms()["style"] | spec, vl_version=VEGA_LITE, allowed_base_urls=[])
+    return _laid_out(json.dumps(_forms()["style"] | spec))
+
+
+@lru_cache(64)
+def _laid_out(spec: str) -> str:
+    """Return a drawing as SVG, once for each: a served page is drawn often, while few of its charts change."""
+    return vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
 
 
 # ---- parts of charts -------------------------------------------------------------------------------------------------

@@ -9,13 +9,16 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from agent.clock import utc_now
-from agent.experiment import Attempt, memory_gb
+from agent.experiment import Attempt, Work, memory_gb
 from agent.invocation import typed
+from agent.proposers.source import Left
+from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.records.summary import confirmed_gain, lower_bpb, summary_of
@@ -32,8 +35,9 @@ from agent.text import (
     two_digits,
 )
 from agent.view import charts, words
+from agent.view.answer import in_order
 from agent.view.charts import file
-from agent.view.run_files import Curve, curve
+from agent.view.run_files import Curve, curve, log_tail, training_progress
 
 NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
 POINTS, LINES, LINE_CHARS = 30, 300, 400  # most points of a curve, lines of a diff, and characters of a line
@@ -50,18 +54,25 @@ class Extras:
     curves: Mapping[int, Curve] = field(default_factory=dict)  # fraction of the budget, loss
 
 
-def page(night: Record, extras: Extras | None = None, live: str = "", version: int = 0) -> str:
-    """Return the report of a night as HTML.
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Describe what a night does now, for a page that loads its newer self."""
 
-    live: a further script, which may ask the server that the page came from, and calls `renew(html)` of page.js.
-    version: of the night's facts, for that script.
-    """
-    style, scripts = file("page.css"), [file("page.js"), *filter(None, [live])]
+    again_s: float  # between two loads
+    left: Left | None = None  # of the night; None: it does not run
+    jobs: Sequence[Mapping[str, Any]] = ()  # one for each worker that has one
+    log: str | None = None  # its end and, below, the losses beside the incumbent's: where one job alone is at work
+    losses: tuple[Curve, Curve] | None = None
+
+
+def page(night: Record, extras: Extras | None = None, live: Live | None = None) -> str:
+    """Return the report of a night as HTML; live: of one that loads its newer self."""
+    style, script = file("page.css"), file("page.js")
     now = summary_of(night)
     gains = {"in the night": now.gain}
     if night.findings is not None:
         gains |= {"on fresh seeds": night.findings.honest, "on the holdout": night.findings.holdout}
-    return template("page.html").render(
+    return _template().render(
         night=night,
         now=now,
         kept=charts.largest_kept(night),
@@ -70,20 +81,16 @@ def page(night: Record, extras: Extras | None = None, live: str = "", version: i
         progress=charts.progress_of(night),
         dials=charts.dials_of(night),
         extras=extras or Extras(),
-        policy=_policy(style, scripts, connect=bool(live)),
+        live=live,
+        policy=_policy(style, script, connect=live is not None),
         style=Markup(style),
-        scripts=list(map(Markup, scripts)),
-        version=version,
+        script=Markup(script),
     )
 
 
-def template(name: str) -> Template:
-    """Return a template of web/, which escapes all that a night tells, and makes it harmless."""
-    return _environment().get_template(name)
-
-
 @cache
-def _environment() -> Environment:
+def _template() -> Template:
+    """Return the template of the page, which escapes all that a night tells, and makes it harmless."""
     within = partial(words.interval_words, form=words.bpb)
     environment = Environment(
         loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined,
@@ -117,11 +124,11 @@ def _environment() -> Environment:
         "verdict_on": partial(words.verdict_on, decimals=words.PAGE_DECIMALS),
         "lowest": partial(words.lowest_words, decimals=words.PAGE_DECIMALS),
     }
-    return environment
+    return environment.get_template("page.html")
 
 
-def _policy(style: str, scripts: Sequence[str], *, connect: bool) -> str:
-    hashes = f"script-src {' '.join(map(_hash, scripts))}; style-src {_hash(style)}"
+def _policy(style: str, script: str, *, connect: bool) -> str:
+    hashes = f"script-src {_hash(script)}; style-src {_hash(style)}"
     asks = "; connect-src 'self'" if connect else ""
     return f"default-src 'none'; {hashes}; img-src data:; base-uri 'none'; form-action 'none'{asks}"
 
@@ -166,3 +173,39 @@ def diff(before: Sequence[str], after: Sequence[str]) -> str:
     lines = [line[:LINE_CHARS] for line in diff_lines(before, after)][2:]
     cut = [f"… {len(lines) - LINES} more lines"] if len(lines) > LINES else []
     return "\n".join(lines[:LINES] + cut)
+
+
+# ---- what the night does now -----------------------------------------------------------------------------------------
+
+
+def live_of(place: Place, night: Record, left: Left | None, again_s: float) -> Live:
+    """Return what a night does now; left: of it where it runs. Raise NightError where its journal is gone."""
+    if left is None:
+        return Live(again_s)
+    with Journal.read(place.journal(night.tag)) as journal:
+        work = sorted(journal.work(), key=lambda work: in_order(work.worker))
+    log, losses = None, None
+    if len(work) == 1 and (seed := work[0].seed) is not None:
+        log = log_tail(place, night.tag, work[0].attempt, seed)
+        losses = _losses(place, night, work[0].attempt, seed)
+    return Live(again_s, left, [_job(place, night, job) for job in work], log, losses)
+
+
+def _job(place: Place, night: Record, work: Work) -> dict[str, Any]:
+    """Return what a worker does, as the page shows it."""
+    point = training_progress(place.folder(night.tag), work)
+    return {
+        "work": work,
+        "doing": words.doing_words(work),
+        "attempt": night.attempt(work.attempt),  # None where it was begun after the record was read
+        "fraction": None if point is None else words.within_one(point.fraction),  # None where its end is not known
+        "pace": words.pace_words(point, night.budget_s, work.began),
+    }
+
+
+def _losses(place: Place, night: Record, number: int, seed: int) -> tuple[Curve, Curve] | None:
+    """Return the losses of a run, and the incumbent's, by the same seed if it ran with it."""
+    losses, others, best = curve(place, night.tag, number, seed), Curve(), night.best
+    if best is not None and best.number != number:
+        others = curve(place, night.tag, best.number, seed) or curve(place, night.tag, best.number, best.runs[0].seed)
+    return (losses, others) if len(losses) > 1 else None

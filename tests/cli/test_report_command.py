@@ -8,6 +8,10 @@ import pytest
 from commands import refused
 from nights import Grounds
 from samples import HOSTILE, record_nights
+from serving import growing_night, make_place
+
+from agent.experiment import Status
+from agent.night.lock import tell_end
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +72,26 @@ def test_a_folder_that_is_there_gets_the_file_under_its_usual_name(nights, tmp_p
     assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (0, [name]), done.stderr
     again = nights.nightshift(*words.split(), "--out", str(tmp_path))
     assert again.returncode == (2 if words == "pack t" else 0)  # a packed file is never overwritten
+
+
+def test_the_page_of_a_night_loads_its_newer_self_as_long_as_the_night_runs(tmp_path):
+    place = make_place(tmp_path / "user")
+    grounds, page, copy = Grounds(place.repo.root), place.folder("t") / "report.html", tmp_path / "copy.html"
+    with growing_night(place, "t") as night:
+        night.add("baseline", 1.5, Status.KEEP)
+        night.train(night.begin("the next"), log=b"step 1\n")
+        for out in ((), ("--out", str(page)), ("--out", str(copy))):
+            page.unlink(missing_ok=True)
+            assert grounds.nightshift("report", *out).returncode == 0
+        assert "data-again-s" not in copy.read_text()  # which nothing writes again
+        grounds.nightshift("report")
+        assert 'data-again-s="30.0"' in page.read_text()
+        assert all(
+            words in page.read_text() for words in ("Attempt 1: training, seed 0", "59 experiments left", "step 1")
+        )
+        tell_end(place.repo.common_dir)  # as a night does that has ended, before it draws its last page
+        grounds.nightshift("report")
+        assert not any(words in page.read_text() for words in ("data-again-s", "Attempt 1: training"))
 
 
 def test_a_file_that_cannot_be_written_is_named_as_its_user_named_it(nights):

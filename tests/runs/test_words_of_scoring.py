@@ -12,8 +12,10 @@ from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Doing, Work
 from agent.lab.data import evaluation_rows, load_data
+from agent.proposers.source import Left
+from agent.records.journal import Journal
 from agent.records.place import Place, read_night
-from agent.view.serve import Watched, panel
+from agent.view.page import live_of, page
 
 QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
 SCORER, AUDITOR, HOLDOUT = SECRETS = ("of the scorer: Ishmael", "of the auditor: Ahab", "of the holdout: Queequeg")
@@ -103,6 +105,10 @@ def test_no_file_of_the_repository_or_of_an_export_holds_a_word_of_it(leaks, tmp
 def test_the_live_page_shows_no_line_of_a_scoring_that_goes_on(leaks):
     grounds, _ = leaks
     place = Place.of(grounds.root / "train_mlx.py")
-    work = Work("local", Doing.SCORING, 1, "2026-11-27T00:00:00Z", 0)
-    page = panel(Watched(place, "t"), read_night(place, "t"), [work], None)
-    assert not any(secret in page for secret in SECRETS)
+    night, work = read_night(place, "t"), Work("local", Doing.SCORING, 1, "2026-11-27T00:00:00Z", 0)
+    with Journal.resume(place.journal("t")) as journal:
+        journal.begin(work)
+        live = live_of(place, night, Left(), 1.0)
+        journal.rest(work.worker)
+    assert [job["doing"] for job in live.jobs] == ["scoring, seed 0"]
+    assert not any(secret in page(night, live=live) for secret in SECRETS)

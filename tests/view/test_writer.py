@@ -65,3 +65,4 @@ def test_a_night_writes_its_page_unless_it_is_told_not_to(grounds):
         assert done.returncode == 0, done.stderr
         page = grounds.folder(tag) / "report.html"
         assert (page.exists(), f"report: {page}" in done.stdout.splitlines()) == (is_there, is_there)
+        assert not is_there or "data-again-s" not in page.read_text()  # the last one loads nothing newer

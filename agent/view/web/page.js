@@ -97,17 +97,31 @@ function showTip(event) {
   tip.style.top = `${at.top - size.height - 8 > 0 ? at.top - size.height - 8 : at.bottom + 8}px`;
 }
 
-/** Show the parts of a newer page of the server's. Open rows, filters, order and focus stay. */
-function renew(html) {
-  const newer = new DOMParser().parseFromString(html, "text/html");
-  const open = rows().filter((row) => row.open).map((row) => row.id), at = document.activeElement;
-  const again = at?.id ? `#${CSS.escape(at.id)}` : at?.closest("details[id]") ? `#${at.closest("details[id]").id} > summary` : null;
-  for (const id of ["head", "rows", "charts"]) byId(id).replaceChildren(...newer.getElementById(id).childNodes);
-  for (const id of open) if (byId(id)) byId(id).open = true;
-  prepareCharts();
-  count();
-  show();
-  if (again) document.querySelector(again)?.focus({ preventScroll: true });
+// ---- a newer page ----
+
+const { tag, againS } = document.body.dataset, PAUSE_MS = 2000;
+let touchedMs = -PAUSE_MS;
+
+/** Load the page again, unless its reader is at something; what the reader has opened, chosen and sorted stays. */
+async function renew() {
+  if (document.hidden || performance.now() - touchedMs < PAUSE_MS || !getSelection().isCollapsed) return;
+  const answer = location.protocol === "file:" ? { ok: true } : await fetch(location.href).catch(() => null);
+  byId("notice").textContent = answer?.ok ? "" : answer ? await answer.text() : "The server does not answer; this page tries again.";
+  if (!answer?.ok) return;
+  const open = [...document.querySelectorAll("details[id][open]")].map((each) => each.id), at = document.activeElement;
+  const focus = at?.id ? `#${at.id}` : at?.closest("details[id]") ? `#${at.closest("details[id]").id} > summary` : null;
+  const status = document.querySelector("[name=status]:checked").value;
+  history.replaceState({ tag, view, open, focus, status, source: byId("source").value, search: byId("search").value }, "");
+  location.reload();
+}
+
+/** Set what an older page of this night has kept; the browser itself keeps how far it was scrolled. */
+function restore(kept) {
+  Object.assign(view, kept.view);
+  for (const id of kept.open) if (byId(id)) byId(id).open = true;
+  document.querySelector(`[name=status][value="${kept.status}"]`).checked = true;
+  for (const id of ["source", "search"]) byId(id).value = kept[id];
+  if (kept.focus) document.querySelector(kept.focus)?.focus({ preventScroll: true });
 }
 
 // ---- the start ----
@@ -130,7 +144,11 @@ document.addEventListener("click", (event) => {
   if (location.hash !== anchor) history.pushState(null, "", anchor);
 });
 window.addEventListener("popstate", () => follow(location.hash));
+byId("log")?.addEventListener("toggle", () => { byId("log").lastElementChild.scrollTop = 1e9; });
+for (const kind of ["pointermove", "pointerdown", "wheel", "keydown"]) document.addEventListener(kind, () => { touchedMs = performance.now(); }, { passive: true });
 prepareCharts();
 count();
+if (history.state?.tag === tag) restore(history.state);
+else follow(location.hash);
 show();
-follow(location.hash);
+if (againS) setInterval(renew, 1000 * againS);
