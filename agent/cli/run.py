@@ -1,15 +1,18 @@
-"""Run a night, and confirm its result: nightshift run, nightshift confirm."""
+"""Run a night, confirm its result, and draw a past one: nightshift run, confirm and replay."""
 
+import math
 import os
 import statistics
+import sys
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
-from agent.cli.find import find_night, known_tag
+from agent.cli.find import find_night, known_tag, place_meant, record_of
 from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
 from agent.cli.status import next_commands, show_night
 from agent.cli.tries import latest
@@ -27,18 +30,22 @@ from agent.night.state import NightContext
 from agent.pools.leases import BUSY_SHARE, gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night
 from agent.proposers.queue import Queue
 from agent.proposers.registry import ideas_from
+from agent.proposers.source import Left
 from agent.records.place import Place, committed, place_of_night, read_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.keeper import limits_of_machine
 from agent.text import counted
 from agent.view.answer import Answer, Crew
-from agent.view.screen import print_folded, print_next, terminal_width
+from agent.view.live import NightScreen
+from agent.view.replay import Replay
+from agent.view.screen import console_on, print_folded, print_next, terminal_width
 from agent.view.terminal import tried_lines
 from agent.view.words import dawn_lines, left_words, moment
 
 LOOK_S = 0.5  # s of watching the machine
 LOOKED_FROM_S = 5.0  # s of budget; a night of shorter runs is a test
+FRAME_S = 0.1  # s between two drawings of a replay
 
 # ---- run -------------------------------------------------------------------------------------------------------------
 
@@ -236,3 +243,31 @@ def _findings(tag: str | None) -> Answer:
         print_next(next_commands(record, summary_of(record)))
 
     return Answer(facts, print_all)
+
+
+# ---- replay ----------------------------------------------------------------------------------------------------------
+
+
+def replay(tag: str | None = None, /, *, seconds: Positive = 30.0) -> None:
+    """Draw a recorded night as it was, without data, GPU or key.
+
+    The screen is that of a night that runs, with the clock of the record; long rests are cut short. Then comes the end
+    screen of the night.
+
+    Args:
+        tag: the night (default: the latest)
+        seconds: how long it takes (default: 30)
+    """
+    place = place_meant(tag)
+    record = record_of(place, tag)
+    past, folder, never = Replay(record), place.folder(record.tag), bool
+    print_folded([f"night {record.tag} as it was from {moment(record.night.started)} to {moment(record.ended)}"])
+    with closing(NightScreen(console_on(sys.stdout), folder, lambda ideas: Left(), never, never, past=past)) as screen:
+        last = math.ceil(seconds / FRAME_S)
+        for frame in range(last + 1):
+            past.set(frame / last)
+            for point, worker in past.progress():
+                screen.progressed(point, worker)
+            screen.look()
+            time.sleep(FRAME_S)
+    _show_end(place, record)

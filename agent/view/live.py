@@ -8,6 +8,7 @@ night is never kept waiting.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -39,12 +40,12 @@ LONGEST_BAR = 40  # columns
 Fact = str | tuple[str, str]  # words, or words with their style
 
 
-def panel(now: NightSummary, left: Left, jobs: Iterable[RenderableType]) -> RenderableType:
+def panel(now: NightSummary, left: Left, jobs: Iterable[RenderableType], clock: str = "") -> RenderableType:
     """Draw where a night stands, and below it what is at work. A low terminal shows the first lines."""
     names = Table.grid(Column(no_wrap=True, style="dim"), Column(), padding=(0, 2, 0, 0))
     for name, facts in _standing(now, left):
         names.add_row(name, _line(*facts))
-    return Group(Rule(style="dim"), names, *jobs)
+    return Group(Rule(clock, style="dim"), names, *jobs)
 
 
 def job(facts: Sequence[Fact], point: Progress | None, pace: Sequence[str]) -> RenderableType:
@@ -93,8 +94,43 @@ def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fac
 # ---- the screen ------------------------------------------------------------------------------------------------------
 
 
+class Told(Protocol):
+    """Tell a screen what happens in a night."""
+
+    @property
+    def clock(self) -> str:
+        """Return the time in a night that is past; "" for one that runs."""
+
+    def version(self) -> int:
+        """Return a number that differs where there is more to read; raise NightError where none can come."""
+
+    def read(self) -> tuple[Sequence[Work], Record]:
+        """Return what the workers do, and the night so far."""
+
+    def close(self) -> None: ...
+
+
+class JournalTold:
+    """Tell what the journal in a night's folder says now."""
+
+    clock = ""
+
+    def __init__(self, folder: Path) -> None:
+        self._journal = Journal.read(folder / "journal.sqlite")
+
+    def version(self) -> int:
+        self._journal.check_in_place()
+        return self._journal.data_version()
+
+    def read(self) -> tuple[Sequence[Work], Record]:
+        return self._journal.work(), of_journal(self._journal)
+
+    def close(self) -> None:
+        self._journal.__exit__()
+
+
 class NightScreen:
-    """Show a night by its journal, each time that something was committed to it.
+    """Show a night by its journal, each time that something was committed to it, or one that is past.
 
     A terminal gets a panel below lines that scroll; a pipe gets a plain line for each training that begins.
     """
@@ -108,12 +144,13 @@ class NightScreen:
         stopping_now: Callable[[], bool],
         *,
         is_own: bool = True,
+        past: Told | None = None,
     ) -> None:
-        """Open the journal in the night's folder.
+        """Open the journal in the night's folder, unless the night is past.
 
         left: what is left of the night, by its ideas without attempt 0. is_own: Ctrl-C here ends it.
         """
-        self._console, self._folder, self._journal = console, folder, Journal.read(folder / "journal.sqlite")
+        self._console, self._folder, self._told = console, folder, past or JournalTold(folder)
         self._live: Live | None = None
         if console.is_interactive:
             self._live = Live(
@@ -122,9 +159,9 @@ class NightScreen:
             )  # fmt: skip
         self._left, self._stopping, self._stopping_now = left, stopping, stopping_now
         self._is_own, self._is_stop_said = is_own, False
-        self._version: int | None = None  # of the journal at the last look
+        self._version: int | None = None  # of what was told at the last look
         self._looked_at_s = self._rests_until_s = 0.0
-        self._record, self._work, self._begun = of_journal(self._journal), tuple[Work, ...](), set[Work]()
+        (self._work, self._record), self._begun = self._told.read(), set[Work]()
         self._now = summary_of(self._record)
         decided = sorted(attempt.decisions[-1].id for attempt in self._record.attempts if attempt.decisions)
         self._decision = max([0, *(decided if is_own else decided[:-EARLIER])])  # the last one that was printed
@@ -143,7 +180,7 @@ class NightScreen:
         """Remove the panel; what is said later stands where it was."""
         if self._live is not None:
             self._live.stop()
-        self._journal.__exit__()
+        self._told.close()
 
     # ---- what the driver of a night tells ----------------------------------------------------------------------------
 
@@ -162,18 +199,18 @@ class NightScreen:
 
     def look(self) -> None:
         """Show what is new; raise NightError where the journal was removed."""
-        version, now_s = self._journal.data_version(), time.monotonic()
+        version, now_s = self._told.version(), time.monotonic()
         if now_s < self._rests_until_s or (version == self._version and now_s - self._looked_at_s < DRAWN_EVERY_S):
             return
-        self._journal.check_in_place()
         self._looked_at_s = now_s
         if version != self._version:
             self._version = version
             self._progress.clear()
-            self._work, self._record = self._journal.work(), of_journal(self._journal)
+            self._work, self._record = self._told.read()
             self._now = summary_of(self._record)
             self._print_verdicts()
-            self._rests_until_s = now_s + RESTS * (time.monotonic() - now_s)
+            if not self._told.clock:
+                self._rests_until_s = now_s + RESTS * (time.monotonic() - now_s)
         if self._stopping() and not self._is_stop_said:
             self._is_stop_said = True
             again = "; Ctrl-C again ends it at once" if self._is_own else ""
@@ -185,7 +222,7 @@ class NightScreen:
         if self._live is not None:
             self._live.start()
             left = self._left(len(self._record.ideas))
-            self._live.update(panel(self._now, left, self._jobs()), refresh=True)
+            self._live.update(panel(self._now, left, self._jobs(), self._told.clock), refresh=True)
         else:
             self._print_beginnings()
 
@@ -193,17 +230,27 @@ class NightScreen:
         since, record = self._decision, self._record
         decided = [attempt for attempt in record.attempts if attempt.decisions and attempt.decisions[-1].id > since]
         for attempt in sorted(decided, key=lambda attempt: attempt.decisions[-1].id):
-            self._decision = attempt.decisions[-1].id
+            last = attempt.decisions[-1]
+            self._decision = last.id
             if _is_verdict(attempt, since):
-                self._print([verdict_line(attempt, record.parent(attempt))])
+                self._print([Text(self._when(last.at)) + verdict_line(attempt, record.parent(attempt))])
 
     def _print_beginnings(self) -> None:
         """Print a line for each training that has begun since the last look."""
         for work in self._work:
             if work.doing is Doing.TRAINING and work not in self._begun:
                 whose = [work.worker] if len(self._work) > 1 else []
-                self.said(BETWEEN.join([*whose, _title(self._record.attempts[work.attempt]), doing_words(work)]))
+                words = [*whose, _title(self._record.attempts[work.attempt]), doing_words(work)]
+                self.said(self._when(work.began) + BETWEEN.join(words))
         self._begun |= set(self._work)
+
+    def _when(self, at: str | None) -> str:
+        """Return the beginning of a line: hours and minutes, in a night that is past."""
+        return f"{at[11:16]}{BETWEEN}" if at and self._told.clock else ""
+
+    def _pace(self, point: Progress | None, since: str | None) -> list[str]:
+        """Return how far something is; for how long it goes on is told of a night that runs."""
+        return pace_words(point, self._record.budget_s, None if self._told.clock else since)
 
     def _jobs(self) -> Iterator[RenderableType]:
         """Draw the job of each worker; where none has one, what the night itself does."""
@@ -212,10 +259,10 @@ class NightScreen:
             whose = [(one_line(work.worker, TITLE_CHARS), "dim")] if len(self._work) > 1 else []
             title = _title(record.attempts[work.attempt]), "bold"
             point = training_progress(self._folder, work, self._progress.get(work.worker))
-            yield job([*whose, doing_words(work), title], point, pace_words(point, record.budget_s, work.began))
+            yield job([*whose, doing_words(work), title], point, self._pace(point, work.began))
         if not self._work:
             what, since = _between_runs(record)
-            yield job([(what, "bold")], None, pace_words(None, record.budget_s, since))
+            yield job([(what, "bold")], None, self._pace(None, since))
 
 
 def _between_runs(record: Record) -> tuple[str, str | None]:

@@ -102,7 +102,7 @@ def lines_of(name: str) -> Iterator[tuple[str, ...]]:
     ]
     for flag in ("", *(flag for flag in flags if flag not in ("--follow", "--open", "--remove"))):
         for arguments in ARGUMENTS:
-            yield (*arguments.split(), *filter(None, [flag]))
+            yield (*arguments.split(), *filter(None, [flag]), *(["--seconds", "0.2"] if name == "replay" else []))
         if answers(command):
             yield ("t:1", *filter(None, [flag]), "--json")
 

@@ -50,6 +50,7 @@ LINES = {
     "note": ("hello",),
     "stop": ("",),
     "status": ("", "--json", "t"),
+    "replay": ("t --seconds 0.1",),
     "report": ("", "t --out ../page.html --png ../page.png"),
     "serve": ("--help",),
     "results": ("", "--all"),
