@@ -221,10 +221,10 @@ def log_in() -> None:
 
 
 def blur() -> None:
-    """Move the inode numbers of new pipes, sockets and shared memory on by a random amount, on each core.
+    """Begin new shares of the inode numbers of pipes, sockets and shared memory on each core.
 
-    The kernel deals INODES of them to a core at a time. After a random part of a share and a whole one, a process
-    cannot tell how far a core was in its share, nor when it got it; it can tell how many shares all cores were dealt.
+    The kernel deals INODES of them to a core at a time. As each gets a share now and is at its beginning, a process
+    cannot tell how far it was in the last one, nor when it got that; it can tell how many shares all cores were dealt.
     """
     children = []
     for core in os.sched_getaffinity(0):
@@ -232,7 +232,8 @@ def blur() -> None:
         if child == 0:
             os.sched_setaffinity(0, {core})
             for make in (os.pipe, lambda: (os.memfd_create(""),)):
-                for _ in range(INODES + int.from_bytes(os.urandom(8), "little") % INODES):
+                left = -os.fstat(make()[0]).st_ino % INODES + 1
+                for _ in range(left):
                     for made in make():
                         os.close(made)
             os._exit(0)

@@ -216,8 +216,9 @@ def test_where_a_core_is_in_its_share_of_inode_numbers_is_not_told(place):
         of_pipes, of_memory = zip(*(map(int, place.run(COUNT_INODES).split()) for _ in range(6)), strict=True)
     finally:
         os.sched_setaffinity(0, cores)
-    assert max(of_pipes[1:]) - min(of_pipes[1:]) > 100
-    assert max(of_memory[1:]) - min(of_memory[1:]) > 100
+    # the first of a share, or a few more where other processes of this core made some
+    assert sorted(of_pipes)[3] < 500
+    assert sorted(of_memory)[3] < 500
 
 
 # ---- the filter of bubblewrap ----------------------------------------------------------------------------------------
