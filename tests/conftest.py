@@ -41,6 +41,7 @@ from nights import BROKEN, Grounds, make_repository, unigram
 
 import prepare
 from agent.lab import corpus, hardware
+from agent.sandbox import places
 
 hardware.tune()  # MLX must not be imported yet
 
@@ -121,6 +122,13 @@ def trained_night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> 
             shutil.rmtree(grounds.folder("t") / "warm")  # 30 MB of compiled code
 
     return made_once(tmp_path_factory, "trained_night", make) / "user"
+
+
+@pytest.fixture(autouse=True)
+def places_of_this_test() -> None:
+    """Have each test look for what a box shows: another may have pretended a different machine."""
+    places.system_places.cache_clear()
+    places.python_places.cache_clear()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ box starts without secrets in its environment, because /proc shows that environm
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -113,7 +114,10 @@ TMPFS_BYTES = 64 << 20  # size of /tmp and of /dev/shm, which fill memory; TMPDI
 # /proc/sys/kernel/core_pattern.
 SWITCHES = tuple(Path("/proc") / name for name in ("sys", "bus", "driver"))
 UNFILTERED = "notes to a later run in the kernel: in its keyrings, and in which pages of files are in its memory"
-UNHELD = "notes to a later run in which of the system's files are in memory (before Linux 5.14, or with a Nix store)"
+UNHELD = (
+    "notes to a later run in which of the system's files are in memory (before Linux 5.14, with a Nix store, or with "
+    "more files than /proc/sys/vm/max_map_count allows to be held)"
+)
 # A newer bubblewrap can also forbid user namespaces inside, which open most of the kernel's attack surface. Root in a
 # container may not be allowed to make one, and then does not need one.
 ISOLATION = (("--unshare-user", "--disable-userns"), ("--unshare-user-try",))
@@ -130,8 +134,7 @@ class Bubblewrap:
     @property
     def uncovered(self) -> tuple[str, ...]:
         filtered = () if seccomp.available() else (UNFILTERED,)
-        is_held = in_memory.available() and not any(Path(store).is_dir() for store in STORES)
-        return filtered if is_held else (*filtered, UNHELD)
+        return (*filtered, *_unheld())
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
@@ -161,6 +164,14 @@ class Bubblewrap:
         return [self.program, *self.isolation, *unshared, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
 
 
+def _unheld() -> tuple[str, ...]:
+    """Return the gap that is left where not all files that a box shows are held in memory."""
+    if in_memory.available() and not any(Path(store).is_dir() for store in STORES):
+        _, files = in_memory.listed(map(os.path.realpath, files_around(())), set(map(str, unasked())))
+        return () if len(files) <= in_memory.most_files() else (UNHELD,)
+    return (UNHELD,)
+
+
 def _read_only(places: Iterable[Path]) -> list[str]:
     return [word for place in places for word in ("--ro-bind-try", str(place), str(place))]
 
@@ -185,7 +196,7 @@ class Landlock:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        return landlock.uncovered(self.abi)
+        return (*landlock.uncovered(self.abi), *_unheld())
 
     def wrap(self, command: Sequence[str], view: View) -> list[str]:
         facts = around_hidden((*(Path("/proc") / name for name in sorted(ASKED)), *map(Path, FACTS)), counters())

@@ -4,17 +4,19 @@ The kernel counts how often a process waits for the disk, in many places. A file
 wait: by reading a file or not, one box could tell a later one a bit. Where every file is in memory before each box
 starts, and no call inside puts one out (seccomp.py), files tell nothing.
 
-The harness maps these files once, which holds their names and sizes in memory as well. Before each box it has the
-kernel go through their pages and read again what other programs have put out. Pages that are there are not copied.
+The harness maps these files once, which holds their names and sizes in memory as well. Before each box it asks the
+kernel whether it has put anything out of memory since, and each folder whether it has changed. If so, it lists the
+folders again and has the kernel go through all pages; those that are there are not copied.
 """
 
 import ctypes
 import mmap
 import os
+import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 
@@ -23,7 +25,12 @@ from agent.errors import MachineError
 GB = 1 << 30
 POPULATE_READ = 22  # advice about memory: bring all of it in, and wait for that; since Linux 5.14
 NO_ACCESS, FIXED, NO_RESERVE, FAILED = 0, 0x10, 0x4000, ctypes.c_void_p(-1).value
-MOST_FILES = 60_000  # the kernel allows a process 65,530 mappings
+OTHER_MAPPINGS = 5_000  # of this process, of which the kernel allows it a number
+KERNEL_COUNTS, MOST_MAPPINGS = Path("/proc/vmstat"), Path("/proc/sys/vm/max_map_count")
+# of pages, names and inodes: what the kernel, or a user through it, may have put out
+COUNTED = ("pgsteal_file", "slabs_scanned", "drop_pagecache", "drop_slab")
+PUT_OUT = re.compile(rf"(?m)^(?:{'|'.join(COUNTED)}) \d+$")
+SURE_NS = 1_000_000_000  # after which a folder's next change has another time than the last
 LIBC = ctypes.CDLL(None)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
@@ -41,8 +48,11 @@ class Held:
 
     def __init__(self) -> None:
         self._lock = Lock()  # the workers of this process share it
-        self._files: list[tuple[str, int]] = []
-        self._unmapped: list[str] = []  # they are empty, or closed to this user
+        self._asked: tuple[frozenset[str], frozenset[str]] | None = None
+        self._put_out: tuple[str, ...] = ()
+        self._folders: dict[str, int | None] = {}  # when each was last changed; None: too lately to be sure
+        self._files: dict[str, int] = {}  # the inodes tell whether they are still the same
+        self._unmapped: list[str] = []  # they are empty, closed to this user, or beyond the most mappings
         self._start, self._room_bytes, self._used_bytes = 0, 0, 0
 
     def bring_in(self, places: Iterable[Path], without: Collection[Path] = ()) -> None:
@@ -50,21 +60,29 @@ class Held:
 
         What is closed to this user is closed to its boxes as well.
         """
+        # several may be links to one
+        asked = frozenset(map(os.path.realpath, places)), frozenset(map(str, without))
         with self._lock:
-            files = list(islice(_files_in(places, {str(folder) for folder in without}), MOST_FILES))
+            put_out = put_out_so_far()
+            if put_out and (asked, put_out) == (self._asked, self._put_out) and self._unchanged():
+                return
+            folders, files = listed(*asked)
             if files != self._files or not self._all_read():  # a package was installed, or a file became shorter
                 self._map(files)
                 self._all_read()
+            self._asked, self._put_out, self._folders = asked, put_out, folders
+
+    def _unchanged(self) -> bool:
+        return all(_changed_ns(folder) == changed_ns for folder, changed_ns in self._folders.items())
 
     def _all_read(self) -> bool:
-        for path in self._unmapped:
-            _size(path)
+        read(self._unmapped)
         return bool(LIBC.madvise(self._start, self._used_bytes, POPULATE_READ) == 0)
 
-    def _map(self, files: list[tuple[str, int]]) -> None:
+    def _map(self, files: dict[str, int]) -> None:
         if self._room_bytes:
             LIBC.munmap(self._start, self._room_bytes)
-        sizes = {path: _size(path) for path, _ in files}
+        sizes = {path: _size(path) for path in files}
         self._room_bytes = sum(map(_in_pages, sizes.values())) or mmap.PAGESIZE
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
         self._start = LIBC.mmap(None, self._room_bytes, NO_ACCESS, kind, -1, 0)
@@ -75,8 +93,9 @@ class Held:
                 f"may not have so many addresses; lift that limit with: ulimit -v unlimited"
             )
         self._files, self._unmapped, self._used_bytes = files, [], 0
-        for path, size in sizes.items():
-            if size and _mapped(path, size, self._start + self._used_bytes):
+        most = most_files()
+        for number, (path, size) in enumerate(sizes.items()):
+            if size and number < most and _mapped(path, size, self._start + self._used_bytes):
                 self._used_bytes += _in_pages(size)
             else:
                 self._unmapped.append(path)
@@ -85,32 +104,61 @@ class Held:
 HELD = Held()
 
 
-def read(files: Iterable[Path]) -> None:
-    """Have other files in memory, which a box shows for the length of one run."""
+def read(files: Iterable[str | Path]) -> None:
+    """Have other files in memory as they are now."""
     for path in files:
-        with suppress(OSError, ValueError), path.open("rb") as file:  # one that is empty cannot be mapped
+        with suppress(OSError, ValueError), open(path, "rb") as file:  # one that is empty cannot be mapped
             mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ).close()
 
 
-def _files_in(places: Iterable[Path], without: Collection[str]) -> Iterator[tuple[str, int]]:
-    """Yield the paths of files and their inodes, which tell whether they are still the same."""
-    waiting = list({os.path.realpath(place) for place in places}.difference(without))  # several may be links to one
+def put_out_so_far() -> tuple[str, ...]:
+    """Return what this kernel has counted of what it has put out of memory; nothing if it does not count all of it."""
+    try:
+        counts = PUT_OUT.findall(KERNEL_COUNTS.read_text(encoding="ascii"))
+    except OSError:
+        return ()
+    return tuple(counts) if len(counts) == len(COUNTED) else ()
+
+
+def most_files() -> int:
+    """Return how many files this process can map."""
+    return int(MOST_MAPPINGS.read_bytes()) - OTHER_MAPPINGS
+
+
+def listed(places: Iterable[str], without: Collection[str] = ()) -> tuple[dict[str, int | None], dict[str, int]]:
+    """Return the folders in these places with the times of their last change, and the files with their inodes.
+
+    A place that is a file stands with the folders as well. What links lead to is read, too.
+    """
+    folders: dict[str, int | None] = {}
+    files: dict[str, int] = {}
+    waiting, now_ns = list(set(places).difference(without)), time.time_ns()
     while waiting:
         place = waiting.pop()
+        changed_ns = _changed_ns(place)  # before it is listed
+        folders[place] = changed_ns if changed_ns and changed_ns + SURE_NS < now_ns else None
         try:
             with os.scandir(place) as entries:
                 for entry in entries:
                     if entry.is_file(follow_symlinks=False):
-                        yield entry.path, entry.inode()
+                        files[entry.path] = entry.inode()
                     elif entry.is_symlink():
-                        Path(entry.path).readlink()
+                        os.readlink(entry.path)
                     elif entry.is_dir() and entry.path not in without:
                         waiting.append(entry.path)
         except NotADirectoryError:
             with suppress(OSError):
-                yield place, Path(place).stat().st_ino
+                files[place] = os.stat(place).st_ino
         except OSError:  # closed to this user, or removed meanwhile
             continue
+    return folders, files
+
+
+def _changed_ns(place: str) -> int | None:
+    """Return when a folder's entries or a file were last changed, which no program can set back."""
+    with suppress(OSError):
+        return os.stat(place).st_ctime_ns
+    return None
 
 
 def _mapped(path: str, size: int, at: int) -> bool:
@@ -126,7 +174,7 @@ def _mapped(path: str, size: int, at: int) -> bool:
 
 def _size(path: str) -> int:
     with suppress(OSError):
-        return Path(path).stat().st_size
+        return os.stat(path).st_size
     return 0
 
 

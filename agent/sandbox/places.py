@@ -11,7 +11,9 @@ import os
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from agent.errors import MachineError
@@ -37,9 +39,14 @@ FACTS = ("/sys/devices", "/sys/bus", "/sys/class", *LIMITS, "/sys/module/nvidia"
 # What is shown of Python's folder beside its libraries: conda has a compiler there, and a Mac's framework its library.
 PYTHON_PARTS = ("bin", "include", "libexec", "*-linux-gnu", "pyvenv.cfg", "Python", "Resources")
 LIBRARY = ("*.so*", "*.dylib")
-# Folders in these that no run asks for: tests, packages of other environments, and those that talk to models.
+# Folders in these that no run asks for: tests, packages of other environments, and those that talk to models, draw, or
+# only help to develop; headers of programs that scripts do not extend.
 UNASKED = ("test", "idlelib", "site-packages", "dist-packages", "modules", "firmware")
-UNASKED_PACKAGES = ("openai", "anthropic", "mcp", "ray", "trackio")
+UNASKED_PACKAGES = (
+    *("openai", "anthropic", "mcp", "ray", "trackio", "vl_convert"),
+    *("mypy", "mypyc", "optuna", "sqlalchemy", "hypothesis", "playwright"),
+)
+UNASKED_HEADERS = ("node", "llvm-*")
 # Of /proc: facts about the machine and its devices, its memory (some libraries size themselves by it), and read-only
 # switches.
 ASKED = frozenset(
@@ -99,17 +106,19 @@ def files_around(hidden: Sequence[Path]) -> tuple[Path, ...]:
 
 def system_around(hidden: Sequence[Path], *, links: bool = False) -> Iterator[Path]:
     """Yield the files of the system around the hidden folders."""
-    return around_hidden(_system(links), hidden, links=links)
+    return around_hidden(system_places(links), hidden, links=links)
 
 
-def _system(links: bool) -> Iterator[Path]:
-    for pattern in SYSTEM:
-        yield from Path("/").glob(pattern.lstrip("/"))
+@cache  # a place that appears later is shown in the next process; what lies in a place is listed for each box
+def system_places(links: bool) -> tuple[Path, ...]:
+    """Return the places of the system that a box shows, and what links lead there."""
+    found = [path for pattern in SYSTEM for path in Path("/").glob(pattern.lstrip("/"))]
     for folder in map(Path, LIBRARIES):
         if not folder.is_symlink():
-            yield from _libraries(folder)
+            found += _libraries(folder)
         elif links:  # as /lib is on most systems; what it leads to is listed as well
-            yield folder
+            found.append(folder)
+    return tuple(found)
 
 
 def _libraries(folder: Path) -> Iterator[Path]:
@@ -123,10 +132,11 @@ def _libraries(folder: Path) -> Iterator[Path]:
 
 def python_around(hidden: Sequence[Path]) -> Iterator[Path]:
     """Yield python_places() around the hidden folders."""
-    return around_hidden(python_places(hidden), hidden)
+    return around_hidden(python_places(tuple(hidden)), hidden)
 
 
-def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
+@cache
+def python_places(hidden: tuple[Path, ...] = ()) -> tuple[Path, ...]:
     """Return the parts of this interpreter, its packages and $LD_LIBRARY_PATH: read-only in every box.
 
     A place inside another one of them, or inside the system, is left out, unless it lies in a hidden part of that one.
@@ -143,7 +153,7 @@ def python_places(hidden: Sequence[Path] = ()) -> tuple[Path, ...]:
     home = home_folder()
     # none may show the whole home
     places = {place for place in spelled if home is None or not home.is_relative_to(place.resolve())}
-    system, closed = set(_system(links=True)), [folder.resolve() for folder in hidden]
+    system, closed = set(system_places(links=True)), [folder.resolve() for folder in hidden]
     every = places | system
 
     def is_shown(place: Path) -> bool:
@@ -169,6 +179,7 @@ def unasked() -> tuple[Path, ...]:
     packages = _packages()
     found = [folder / name for folder in (*_standard_library(), *map(Path, LIBRARIES)) for name in UNASKED]
     found += [folder / name for folder in packages for name in UNASKED_PACKAGES]
+    found += [path for name in UNASKED_HEADERS for path in Path("/usr/include").glob(name)]
     return tuple(sorted({path.resolve() for path in found if path.is_dir()} - {path.resolve() for path in packages}))
 
 
@@ -189,17 +200,21 @@ def gpu_devices() -> tuple[Path, ...]:
 def counters() -> tuple[Path, ...]:
     """Return the files and folders of /proc and /sys to be hidden within what is shown, none of them within another."""
     counting = {path for name in COUNTING for path in Path("/").glob(name)}
-    counting |= {
-        path
-        for path in Path("/proc").iterdir()
-        if not (path.name.isdecimal() or path.name in ASKED or path.is_symlink())
-    }
-    classes, devices = Path("/sys/class"), Path("/sys/devices").resolve()
-    # the plain files of a class are settings and switches; its links lead to devices
-    counting |= {path for path in classes.glob("*/*") if path.is_file() and not path.is_symlink()}
-    for link in (*classes.glob("block/*"), *classes.glob("net/*")):
-        device = link.resolve()
+    counting |= {Path(entry.path) for entry in _entries("/proc") if not (entry.name.isdecimal() or entry.name in ASKED)}
+    devices = Path("/sys/devices").resolve()
+    for kind in os.scandir("/sys/class"):
+        # the plain files of a class are settings and switches; its links lead to devices
+        counting |= {Path(entry.path) for entry in _entries(kind.path) if entry.is_file()}
+    for link in (*Path("/sys/class/block").glob("*"), *Path("/sys/class/net").glob("*")):
+        device = Path(os.path.realpath(link))
         # the parent folder is "block" or "net", or the disk of a partition; it holds the device's siblings, too
         if device.is_dir() and len(device.parts) > len(devices.parts) + 2 and device.is_relative_to(devices):
             counting.add(device.parent)
-    return tuple(path for path in sorted(counting) if not any(other in path.parents for other in counting))
+    return tuple(path for path in sorted(counting) if counting.isdisjoint(path.parents))
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    """Return the files and folders in a folder, without its links; none if there is no such folder."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [entry for entry in entries if not entry.is_symlink()]
+    return []

@@ -85,7 +85,7 @@ def written(folder: Path) -> list[Path]:
     """Write files, each in a folder of its own."""
     files = [folder / str(number) / "file" for number in range(FILES)]
     for path in files:
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         path.write_bytes(random.randbytes(3 * 4096))
     os.sync()  # the kernel puts no page out that was not written
     return files
@@ -142,9 +142,21 @@ def test_a_limit_of_addresses_that_is_too_low_is_named(tmp_path):
     assert "(8.0 GB)" in done.stderr
 
 
-def test_no_box_can_tell_which_files_another_has_read(runner):
+def test_no_box_can_tell_which_files_another_has_read_even_of_a_package_installed_meanwhile(runner):
     files = written(Path(places.SYSTEM[-1]))
     unboxed = told(replace(runner, box=Open("compared with")), files)
     if max(unboxed.values()) <= FEW:
         pytest.skip("files here are in memory alone")
     assert max(told(runner, files).values()) <= FEW
+    installed = written(Path(places.SYSTEM[-1]) / "package")
+    assert max(told(runner, installed).values()) <= FEW
+
+
+@pytest.mark.parametrize("box", [bubblewrap, kernels_own])
+def test_a_box_that_shows_more_files_than_can_be_held_says_so(box, tmp_path, monkeypatch):
+    box = usable(box())
+    covered = box.uncovered
+    (tmp_path / "most").write_text(f"{in_memory.OTHER_MAPPINGS + 100}\n")
+    monkeypatch.setattr(in_memory, "MOST_MAPPINGS", tmp_path / "most")
+    (gap,) = set(box.uncovered) - set(covered)
+    assert "max_map_count" in gap

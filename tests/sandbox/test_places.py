@@ -69,8 +69,10 @@ def test_home_is_never_shown_however_odd_the_prefix(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(home))
     for odd in (home, tmp_path, "/", home / "python" / ".."):
         monkeypatch.setattr(sys, "prefix", str(odd))
+        python_places.cache_clear()
         assert not [place for place in python_places() if home.is_relative_to(place.resolve())]
     monkeypatch.setattr(sys, "prefix", str(home / "python"))
+    python_places.cache_clear()
     assert home / "python" / "bin" in python_places()
 
 
