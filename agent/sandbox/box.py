@@ -202,7 +202,8 @@ class Landlock:
         facts = around_hidden((*(Path("/proc") / name for name in sorted(ASKED)), *map(Path, FACTS)), counters())
         left_out, shown = unasked(), files_around(view.hidden)
         seen = (*facts, *around_hidden(shown, left_out), *view.readable)
-        around = {path.parent for path in left_out if any(path.is_relative_to(place.resolve()) for place in shown)}
+        real = {place.resolve() for place in shown}
+        around = {path.parent for path in left_out if not real.isdisjoint((path, *path.parents))}
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         rules = {
             "read": seen,

@@ -156,9 +156,10 @@ def listed(places: Iterable[str], without: Collection[str] = ()) -> tuple[dict[s
 
 def _changed_ns(place: str) -> int | None:
     """Return when a folder's entries or a file were last changed, which no program can set back."""
-    with suppress(OSError):
+    try:  # suppress() would take half the time of all folders
         return os.stat(place).st_ctime_ns
-    return None
+    except OSError:
+        return None
 
 
 def _mapped(path: str, size: int, at: int) -> bool:
@@ -173,9 +174,10 @@ def _mapped(path: str, size: int, at: int) -> bool:
 
 
 def _size(path: str) -> int:
-    with suppress(OSError):
+    try:
         return os.stat(path).st_size
-    return 0
+    except OSError:
+        return 0
 
 
 def _in_pages(size: int) -> int:

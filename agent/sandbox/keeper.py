@@ -6,7 +6,7 @@ the others: the memory of all processes together with what their descriptors hol
 files, and the machine's reserves of memory and disk, which no run may use up. A Report as JSON goes to its standard
 output; the command writes to its standard error, which is the log.
 
-    python keeper.py ORDER COMMAND...        ORDER: the parameters of main() after the command, as JSON
+    started(ORDER, COMMAND...)        ORDER: the parameters of main() after the command, as JSON
 """
 
 import ctypes
@@ -105,6 +105,11 @@ class Report:
 
 
 # ---- the program -----------------------------------------------------------------------------------------------------
+
+
+def started(order: str, *command: str) -> None:
+    """Run the program with its arguments."""
+    main([*command], **json.loads(order))
 
 
 def main(command: list[str], harness: int, limits: dict[str, int] | None, cores: Sequence[int]) -> None:
@@ -497,7 +502,3 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int, deleted_bytes: 
         except OSError as error:  # closed by the script, or nested deeper than the longest possible path
             return f"a part that cannot be measured ({error.strerror})"
     return None
-
-
-if __name__ == "__main__":
-    main(sys.argv[2:], **json.loads(sys.argv[1]))

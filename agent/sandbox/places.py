@@ -76,27 +76,28 @@ def around_hidden(places: Iterable[Path], hidden: Iterable[Path], *, links: bool
     A link among these entries is yielded for a box that makes links itself; a box that allows a path allows what it
     leads to. Raise MachineError if such a place cannot be listed.
     """
-    closed = {place.resolve() for place in hidden}
-    around = {parent for folder in closed for parent in folder.parents}
+    closed = {os.path.realpath(place) for place in hidden}
+    around = {str(parent) for folder in closed for parent in Path(folder).parents}
 
-    def shown(place: Path, real: Path) -> Iterator[Path]:
+    def shown(place: Path, real: str) -> Iterator[Path]:
         if real not in around:
             yield place
             return
         try:
-            entries = sorted(real.iterdir())
+            with os.scandir(real) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
         except OSError as error:
             raise MachineError(
                 f"{real} holds files that no script may see, and cannot be listed ({error.strerror}); make it readable"
             ) from None
         for entry in entries:
             if not entry.is_symlink():
-                yield from () if entry in closed else shown(entry, entry)
+                yield from () if entry.path in closed else shown(Path(entry.path), entry.path)
             elif links:
-                yield entry
+                yield Path(entry.path)
 
     for place in places:
-        yield from (place,) if links and place.is_symlink() else shown(place, place.resolve())
+        yield from (place,) if links and place.is_symlink() else shown(place, os.path.realpath(place))
 
 
 def files_around(hidden: Sequence[Path]) -> tuple[Path, ...]:

@@ -28,7 +28,9 @@ POLL_S = 0.05
 MOST_LOG_BYTES, LOG_TAIL_BYTES, LOG_TAIL_LINES = 64 << 20, 4 << 10, 20
 WHOLE_TRACEBACK_BYTES, MOST_WHY_CHARS = 1 << 20, 1000  # a thousand frames, and a long message
 LOG = "log.txt"
-KEEPER = Path(__file__).with_name("keeper.py")
+# imported, since Python would compile a program at each start; -P: not from the folder that the script writes
+PACKAGES = Path(__file__).parents[2]
+KEEPER = "import sys; sys.path.append(sys.argv.pop(1)); from agent.sandbox import keeper; keeper.started(*sys.argv[1:])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ def start_keeper(
     log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
         return subprocess.Popen(
-            [sys.executable, str(KEEPER), msgspec.json.encode(order), *command],
+            [sys.executable, "-P", "-c", KEEPER, str(PACKAGES), msgspec.json.encode(order), *command],
             cwd=folder,
             env=dict(env),
             stdin=subprocess.DEVNULL,
