@@ -82,7 +82,7 @@ class Held:
     def _map(self, files: dict[str, int]) -> None:
         if self._room_bytes:
             LIBC.munmap(self._start, self._room_bytes)
-        sizes = {path: _size(path) for path in files}
+        sizes = _sizes(files)
         self._room_bytes = sum(map(_in_pages, sizes.values())) or mmap.PAGESIZE
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
         self._start = LIBC.mmap(None, self._room_bytes, NO_ACCESS, kind, -1, 0)
@@ -173,11 +173,14 @@ def _mapped(path: str, size: int, at: int) -> bool:
     return bool(address == at)
 
 
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
+def _sizes(paths: Iterable[str]) -> dict[str, int]:
+    """Return files with their sizes; of several names of one file the first."""
+    found: dict[tuple[int, int], tuple[str, int]] = {}
+    for path in paths:
+        with suppress(OSError):
+            facts = os.stat(path)
+            found.setdefault((facts.st_dev, facts.st_ino), (path, facts.st_size))
+    return dict(found.values())
 
 
 def _in_pages(size: int) -> int:
