@@ -49,9 +49,12 @@ def own_command(*words: str) -> list[str]:
     return [*own_python("from agent.cli.main import main; sys.exit(main())"), *words]
 
 
-def own_python(code: str) -> list[str]:
-    """Return the command that runs code, which may begin with our imports, in a process of this Python."""
-    return [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(ABOVE)!r}); {code}"]
+def own_python(code: str, *options: str) -> list[str]:
+    """Return the command that runs code, which may begin with our imports, in a process of this Python.
+
+    Python keeps what it has compiled of an imported file, but compiles a program at each start.
+    """
+    return [sys.executable, "-P", *options, "-c", f"import sys; sys.path.insert(0, {str(ABOVE)!r}); {code}"]
 
 
 def install_command(*requirements: str) -> str:

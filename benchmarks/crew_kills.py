@@ -100,7 +100,7 @@ class Crew(Victim):
         for process in running():
             with suppress(psutil.Error):
                 words = process.cmdline()
-                if "keeper.started" in " ".join(words):
+                if "keeper.main(" in " ".join(words):
                     keepers[process] = Path(process.cwd())
                 else:
                     others[process] = words

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from agent.errors import MachineError
 from agent.files import throwaway_folder
+from agent.invocation import own_python
 from agent.sandbox import in_memory, landlock, seccomp
 from agent.sandbox.crash import why_crashed
 from agent.sandbox.environment import TMP, boxed_env
@@ -34,6 +35,11 @@ from agent.sandbox.places import (
 )
 
 PROBE_S = 120  # enough for a first import of MLX from a slow disk
+# -I and -S: no code of the user's environment may run before the rules hold
+FILTERED = own_python("from agent.sandbox import seccomp; seccomp.main(sys.argv[1:])", "-I", "-S")
+UNDER_RULES = own_python(
+    "import json; from agent.sandbox import landlock; landlock.main(json.loads(sys.argv[1]), sys.argv[2:])", "-I", "-S"
+)
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -178,7 +184,7 @@ def _read_only(places: Iterable[Path]) -> list[str]:
 
 def _filtered() -> list[str]:
     """Return the start of a command that adds a filter of system calls, or [] if this machine has none."""
-    return [sys.executable, "-I", "-S", seccomp.__file__] if seccomp.available() else []
+    return FILTERED if seccomp.available() else []
 
 
 # ---- Landlock --------------------------------------------------------------------------------------------------------
@@ -212,8 +218,7 @@ class Landlock:
             "write": (view.folder, "/proc/self"),  # CUDA names its threads there, and fails if it may not
             "devices": devices,
         }
-        # -I and -S: no code of the user's environment may run before the rules hold
-        return [sys.executable, "-I", "-S", landlock.__file__, json.dumps(rules, default=str), *command]
+        return [*UNDER_RULES, json.dumps(rules, default=str), *command]
 
 
 # ---- Seatbelt --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ the others: the memory of all processes together with what their descriptors hol
 files, and the machine's reserves of memory and disk, which no run may use up. A Report as JSON goes to its standard
 output; the command writes to its standard error, which is the log.
 
-    started(ORDER, COMMAND...)        ORDER: the parameters of main() after the command, as JSON
+process.py starts it with the parameters of main().
 """
 
 import ctypes
@@ -105,11 +105,6 @@ class Report:
 
 
 # ---- the program -----------------------------------------------------------------------------------------------------
-
-
-def started(order: str, *command: str) -> None:
-    """Run the program with its arguments."""
-    main([*command], **json.loads(order))
 
 
 def main(command: list[str], harness: int, limits: dict[str, int] | None, cores: Sequence[int]) -> None:

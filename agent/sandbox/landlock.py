@@ -1,6 +1,6 @@
 """Run one command under the kernel's Landlock: the sandbox of machines where bubblewrap does not work.
 
-    python -I -S landlock.py '{"read": ["/usr"], "write": ["/work"], "devices": ["/dev/null"]}' COMMAND...
+    main({"read": ["/usr"], "write": ["/work"], "devices": ["/dev/null"]}, COMMAND)
 
 The command may read, list and execute files below the paths to read; list the folders below the paths to list; do
 everything except making devices below the paths to write; and read, write and control the devices. Paths that do not
@@ -15,16 +15,12 @@ program that it compiled, because chmod has no effect.
 """
 
 import ctypes
-import json
 import os
 import stat
 import struct
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-if __name__ == "__main__":  # -I leaves out the program's folder; last, so that it hides no module of Python's
-    sys.path.append(str(Path(__file__).parents[2]))
 from agent.sandbox import seccomp
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system calls, with the same numbers on every architecture
@@ -144,7 +140,3 @@ def _checked(deed: str, answer: int) -> int:
     if answer < 0:
         sys.exit(f"landlock: the kernel would not {deed}: {os.strerror(ctypes.get_errno())}")
     return answer
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]), sys.argv[2:])

@@ -6,7 +6,6 @@ The child may delete, replace or write anything in its folder; none of that may 
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ import msgspec
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
 from agent.files import read_tail
+from agent.invocation import own_python
 from agent.sandbox.crash import why_crashed
 from agent.sandbox.keeper import GRACE_S, Report, ResourceLimits
 from agent.text import harmless, shorten
@@ -28,9 +28,9 @@ POLL_S = 0.05
 MOST_LOG_BYTES, LOG_TAIL_BYTES, LOG_TAIL_LINES = 64 << 20, 4 << 10, 20
 WHOLE_TRACEBACK_BYTES, MOST_WHY_CHARS = 1 << 20, 1000  # a thousand frames, and a long message
 LOG = "log.txt"
-# imported, since Python would compile a program at each start; -P: not from the folder that the script writes
-PACKAGES = Path(__file__).parents[2]
-KEEPER = "import sys; sys.path.append(sys.argv.pop(1)); from agent.sandbox import keeper; keeper.started(*sys.argv[1:])"
+KEEPER = own_python(
+    "import json; from agent.sandbox import keeper; keeper.main(sys.argv[2:], **json.loads(sys.argv[1]))"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def start_keeper(
     log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", "-c", KEEPER, str(PACKAGES), msgspec.json.encode(order), *command],
+            [*KEEPER, msgspec.json.encode(order), *command],
             cwd=folder,
             env=dict(env),
             stdin=subprocess.DEVNULL,

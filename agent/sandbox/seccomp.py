@@ -16,7 +16,7 @@ for it first, and makes a file only where that fails.
 A box keeps its cores, since others of the same night may have the rest: a call that would change them, for which no
 capability is needed, has no effect but seems to succeed, so that libraries which place their threads work.
 
-    python -I -S seccomp.py BWRAP ARGUMENTS...   becomes bubblewrap, which applies the filter to its command
+    main([BWRAP, *ARGUMENTS])       becomes bubblewrap, which applies the filter to its command
 """
 
 import ctypes
@@ -264,7 +264,3 @@ def _code(*, namespaces: bool) -> bytes:
 def _set_filter(filter_: bytes | None) -> int:
     answer: int = LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), filter_)
     return answer
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

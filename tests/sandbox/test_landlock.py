@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.sandbox import landlock
+from agent.sandbox.box import UNDER_RULES
 
 pytestmark = pytest.mark.skipif(landlock.abi() == 0, reason="this kernel has no Landlock")
 
@@ -29,7 +30,7 @@ class Box:
 
     def run(self, code: str, *arguments: object) -> str:
         """Run a Python program in the box; return its last line, which names the exception after a crash."""
-        launcher = [sys.executable, "-I", "-S", str(PROGRAM), json.dumps(self.rules)]
+        launcher = [*UNDER_RULES, json.dumps(self.rules)]
         command = [*launcher, sys.executable, "-I", "-c", code, *map(str, arguments)]
         done = subprocess.run(command, cwd=self.inside, capture_output=True, text=True, timeout=60)
         return (done.stderr or done.stdout).strip().rpartition("\n")[2]
