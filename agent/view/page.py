@@ -15,7 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from agent.clock import utc_now
-from agent.experiment import Attempt, Work, memory_gb
+from agent.experiment import Attempt, Work
 from agent.invocation import typed
 from agent.proposers.source import Left
 from agent.records.journal import Journal
@@ -38,6 +38,7 @@ from agent.view import charts, words
 from agent.view.answer import in_order
 from agent.view.charts import file
 from agent.view.run_files import Curve, curve, log_tail, training_progress
+from agent.view.terminal import measured_facts
 
 NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
 POINTS, LINES, LINE_CHARS = 30, 300, 400  # most points of a curve, lines of a diff, and characters of a line
@@ -103,7 +104,6 @@ def _template() -> Template:
         "doubt": words.doubt_words,
         "ends": partial(words.ends, form=words.bpb),
         "moment": words.moment,
-        "memory": words.memory,
         "lower": partial(lower_bpb, decimals=words.PAGE_DECIMALS),
         "below": partial(below, decimals=words.PAGE_DECIMALS),
         "outcome": words.outcome,
@@ -117,7 +117,7 @@ def _template() -> Template:
         "cut": lambda text, most=TITLE_CHARS: shorten(text, most),
     }
     environment.globals |= {
-        "memory_gb": memory_gb,
+        "measured": measured_facts,
         "typed": typed,
         "written": lambda: words.moment(utc_now()),
         "again": confirmed_gain,

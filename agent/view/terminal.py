@@ -181,6 +181,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
         "tokens/s": "" if attempt.tokens_s is None else f"{attempt.tokens_s:,.0f}",
         "plain": f"{', '.join(attempt.outline.plain)}: edited, so without a kernel" if attempt.outline.plain else "",
         "spent": duration(attempt.spent_s / 3600) if attempt.runs else "",
+        "paid": "" if (usd := record.usd(attempt)) is None else f"${usd:.2f}",
     }
 
 

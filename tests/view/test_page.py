@@ -15,6 +15,7 @@ from agent.records.record import Record
 from agent.text import harmless_lines
 from agent.view import charts
 from agent.view.page import Extras, Live, diff, page, telling
+from agent.view.terminal import measured_facts
 
 NIGHT = long_night(31, titles=HOSTILE)
 FIRST, BEST = NIGHT.attempts[0], NIGHT.attempts[NIGHT.incumbent or 0]
@@ -90,6 +91,14 @@ def test_the_policy_allows_this_style_and_this_script_alone(elements):
         assert rules[kind] == f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
     live = Elements(page(long_night(4), live=Live(3.0)))
     assert live.policy == rules | {"connect-src": "'self'"}
+
+
+def test_an_opened_row_tells_the_facts_that_show_tells(undrawn):
+    rows = page(NIGHT).split('<dl class="pairs">')[1:]
+    for row, shown in zip(rows, NIGHT.attempts, strict=True):
+        facts = unescape(row.partition("</dl>")[0])
+        told = [f"<dt>{name}<dd>{value}" for name, value in measured_facts(NIGHT, shown).items() if value]
+        assert [fact for fact in told if fact not in facts] == []
 
 
 def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is(undrawn):
