@@ -39,7 +39,7 @@ import msgspec
 
 from agent.clock import hours_since
 from agent.errors import NightError, RepoError
-from agent.experiment import MEASURED, Night, Terms, unpacked
+from agent.experiment import MEASURED, Night, Options, unpacked
 from agent.files import check_plain, disk_fails, flush, ignore_all, naming, remove
 from agent.git import COMMIT, is_of_night, read_bundle, refs_of_night, valid_tag, write_bundle
 from agent.invocation import STARTER, typed_python
@@ -48,12 +48,12 @@ from agent.lab.corpus import DataError
 from agent.lab.data import data_dir, load_data
 from agent.lab.hardware import DeviceKind, cache_root
 from agent.records.journal import SCHEMA, Journal, check_format
+from agent.records.options import OF_THE_MODEL, SANDBOXES
 from agent.records.place import Place, new_id, read_night
-from agent.records.results import write_ledger
+from agent.records.results import write_results
 from agent.records.shipped import is_measured, leaves
-from agent.records.terms import OF_THE_MODEL, SANDBOXES
 from agent.runs.fixed import digest, lay_out_fixed, names_in, protocol
-from agent.sandbox.box import Open, choose
+from agent.sandbox.sandboxes import Open, choose
 from agent.script.contract import PREPARE, check_script, fixed_files, modules_beside
 from agent.text import harmless
 
@@ -270,7 +270,7 @@ def unpack(place: Place, file: Path) -> Unpacked:
         ignore_all(place.nights)
         (aside / FOLDER).rename(place.folder(contents.tag))
         flush(place.nights)
-        write_ledger(place)
+        write_results(place)
     return night
 
 
@@ -317,7 +317,7 @@ def _check_new(place: Place, contents: Contents, file: Path) -> None:
     place.check_own(tag)
     if folder.exists():
         if place.journal(tag).exists():
-            write_ledger(place)  # a call that was killed may have left it to do
+            write_results(place)  # a call that was killed may have left it to do
         raise NightError(f"{folder} is there already; move it away to unpack {file}")
     if packed_away.exists() and packed_away.resolve() != file.resolve():
         raise NightError(f"a night {tag} is packed away in {packed_away}; move it away to unpack {file}")
@@ -344,10 +344,10 @@ def _settled_in(place: Place, contents: Contents, file: Path, aside: Path) -> Un
         first_script = next((attempt.proposal.script for attempt in journal.attempts()), None)
         unlike = _install_fixed(place, night, first_script, aside)
         home = at_home(night)
-        terms, asked_again, obstacle = _terms_here(night.terms)
+        options, asked_again, obstacle = _options_here(night.options)
         # The night may go on in its old place, too: with ids of their own, each has its folder on a cluster's nodes.
-        here = replace(home or night, terms=terms, id=new_id())
-        journal.record_facts(id=here.id, data=here.data, pins=here.pins, terms=here.terms)
+        here = replace(home or night, options=options, id=new_id())
+        journal.record_facts(id=here.id, data=here.data, pins=here.pins, options=here.options)
         journal.lose_runs()
     if unlike is not None:
         obstacle = f"its {unlike} is another than the one installed here, and none that came in the file runs"
@@ -388,14 +388,14 @@ def _install_fixed(place: Place, night: Night, first_script: str | None, aside: 
     return None if unlike is None else harmless(unlike)
 
 
-def _terms_here(terms: Terms) -> tuple[Terms, dict[str, object], str | None]:
-    """Return the terms without those that reach outside, these, and why no sandbox works here; None: one does."""
-    inside = replace(terms, **{name: getattr(Terms(), name) for name in OUTSIDE})
-    asked_again = {name: getattr(terms, name) for name in OUTSIDE if getattr(terms, name) != getattr(inside, name)}
-    box = choose()
-    if isinstance(box, Open):
-        return replace(inside, sandbox="require"), asked_again, f"there is {box.name}"
-    return replace(inside, sandbox=max(terms.sandbox, "auto", key=SANDBOXES.index)), asked_again, None
+def _options_here(options: Options) -> tuple[Options, dict[str, object], str | None]:
+    """Return the options without those that reach outside, these, and why no sandbox works here; None: one does."""
+    inside = replace(options, **{name: getattr(Options(), name) for name in OUTSIDE})
+    asked_again = {name: getattr(options, name) for name in OUTSIDE if getattr(options, name) != getattr(inside, name)}
+    sandbox = choose()
+    if isinstance(sandbox, Open):
+        return replace(inside, sandbox="require"), asked_again, f"there is {sandbox.name}"
+    return replace(inside, sandbox=max(options.sandbox, "auto", key=SANDBOXES.index)), asked_again, None
 
 
 # ---- the journal -----------------------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ WRONG_ROWS = {
             OR merges NOT BETWEEN 0 AND number - 1""",
     "tells of an attempt that it lacks": """
         SELECT attempt FROM (
-            SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT champion FROM dawns
+            SELECT attempt FROM runs UNION SELECT attempt FROM decisions UNION SELECT best FROM confirmations
             UNION SELECT parent FROM ideas UNION SELECT attempt FROM ideas)
         WHERE attempt NOT IN (SELECT number FROM attempts)""",
 }
@@ -463,8 +463,8 @@ def _wrong_facts(night: Night) -> Iterator[str]:
     for fact, fine in is_fine.items():
         if not fine:
             yield f"has {harmless(str(getattr(night, fact)))} as {fact}, which no night has"
-    if night.terms.judge not in JUDGES:
-        yield f"names {harmless(night.terms.judge)} as its judge, and there is no such judge here"
+    if night.options.judge not in JUDGES:
+        yield f"names {harmless(night.options.judge)} as its judge, and there is no such judge here"
 
 
 def _wrong_rows(journal: Journal) -> Iterator[str]:
@@ -482,7 +482,7 @@ def _wrong_rows(journal: Journal) -> Iterator[str]:
 def _wrong_values(journal: Journal) -> Iterator[str]:
     """Read all records by their types, which raises NightError for a damaged one, and bound what is computed with."""
     attempts, ideas = journal.attempts(), journal.waiting_ideas()
-    records = (journal.dawns(), journal.asks(), journal.work(), journal.noise(), journal.night())
+    records = (journal.confirmations(), journal.asks(), journal.work(), journal.noise(), journal.night())
     for name, value in leaves(msgspec.to_builtins((attempts, ideas, *records))):
         if isinstance(value, str) and name != "packed" and len(value) > MOST_TEXT_CHARS:
             yield f"has {len(value):,} characters as {harmless(name)}"

@@ -8,8 +8,8 @@ NightshiftError
 ├── NightError     tags, locks, journals, options that the night cannot use
 │   └── NothingYet what is asked for is not there so far: a night, a result, a night that runs
 ├── MachineError   disk, data, devices, missing packages, programs and keys
-├── NoIdea         a source has no idea this time; another source may have one
-└── Exhausted      a source has no further idea for this script
+├── NoIdea         a proposer has no idea this time; another proposer may have one
+└── Exhausted      a proposer has no further idea for this script
 """
 
 import sqlite3
@@ -65,11 +65,11 @@ class MachineError(NightshiftError):
 
 
 class NoIdea(NightshiftError):
-    """Say that a source has no idea this time, for example because its server is down."""
+    """Say that a proposer has no idea this time, for example because its server is down."""
 
 
 class Exhausted(NightshiftError):
-    """Say that a source has no further idea for this script."""
+    """Say that a proposer has no further idea for this script."""
 
 
 class NightHalted(Exception):

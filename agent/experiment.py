@@ -18,7 +18,7 @@ from agent.clock import hours_since
 from agent.errors import NightError
 from agent.text import ABSURD, one_line, paragraphs, plain_lines
 
-TITLE_CHARS, HYPOTHESIS_CHARS, SOURCE_CHARS = 200, 4000, 80
+TITLE_CHARS, HYPOTHESIS_CHARS, PROPOSER_CHARS = 200, 4000, 80
 MOST_SCRIPT_BYTES = 16 << 20  # a longer script is refused: a journal from elsewhere may unpack to gigabytes
 
 
@@ -37,13 +37,13 @@ class Ending(StrEnum):
     SLEPT = "slept"  # the machine slept during it; redone
     STOPPED = "stopped"  # killed because the user asked; redone on resume
     LOST = "lost"  # the harness died during it; redone on resume
-    SPOILT = "spoilt"  # the machine is to blame: its memory, disk, load, speed or driver, or a power cut; redone once
+    INVALID = "invalid"  # the machine is to blame: its memory, disk, load, speed or driver, or a power cut; redone once
     BROKEN = "broken"  # the run failed, and attempt 0 fails on this machine as well; redone on resume
 
 
-VOID = frozenset({Ending.RUNNING, Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.SPOILT, Ending.BROKEN})
-RUNS_A_CHANCE = 4  # an edit may repeat one spoilt run for each 4 runs that counted
-BASELINE_TRIES = 4  # tries per seed of attempt 0; the last one counts even if the machine spoilt it
+NOT_COUNTED = frozenset({Ending.RUNNING, Ending.SLEPT, Ending.STOPPED, Ending.LOST, Ending.INVALID, Ending.BROKEN})
+RUNS_A_REPETITION = 4  # an edit may repeat one invalid run for each 4 runs that counted
+BASELINE_TRIES = 4  # tries per seed of attempt 0; the last one counts even if the machine made it invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,10 @@ class Run:
     summary: Summary | None
     last_lines: str  # the end of its log
     score: Score | None = None
-    dawn: int = 0  # 0: a run of the night; k: made at the k-th dawn, with a seed that no choice has seen
-    holdout: Score | None = None  # score on a text that no run of the night was judged by; only runs at dawn have one
+    # 0: a run of the night; k: made in the k-th confirmation, with a seed that no choice has seen
+    confirmation: int = 0
+    # score on a text that no run of the night was judged by; only confirmation runs have one
+    holdout: Score | None = None
     weights_bytes: int | None = None  # None: it saved no weights of its own
     params: int | None = None  # elements of all tensors in its weights; None where it saved none that can be read
     peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
@@ -121,7 +123,7 @@ class Run:
     def steps_s(self) -> float | None:
         """Return the script's count of steps by its seconds of training; None if it gives none, or did not finish."""
         summary = self.summary
-        if self.ending not in (Ending.FINISHED, Ending.SPOILT) or not (summary and summary.num_steps):
+        if self.ending not in (Ending.FINISHED, Ending.INVALID) or not (summary and summary.num_steps):
             return None
         return summary.num_steps / summary.training_seconds if summary.training_seconds else None
 
@@ -212,12 +214,12 @@ class Kind(StrEnum):
     TOO_SLOW = "too slow", Status.DISCARD
     FAILED_AUDIT = "failed audit", Status.DISCARD
     QUARANTINED = "quarantined", Status.DISCARD  # the gain is too large to be believed
-    QUESTION = "question", Status.DISCARD  # a comparison that dawn asks for, not an idea
+    QUESTION = "question", Status.DISCARD  # a comparison that the confirmation asks for, not an idea
 
     CRASHED = "crashed", Status.CRASH
 
     UNDECIDED = "undecided"  # another seed has to tell
-    VOID = "void"  # the machine caused the failures: the attempt is measured again
+    INVALID = "invalid"  # the machine caused the failures: the attempt is measured again
 
 
 NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores are no measurements
@@ -225,7 +227,7 @@ NOT_BELIEVED = frozenset({Kind.FAILED_AUDIT, Kind.QUARANTINED})  # their scores 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a judge, a check or dawn decided about an attempt."""
+    """What a judge, a check or the confirmation decided about an attempt."""
 
     kind: Kind
     reason: str  # the same for people
@@ -270,14 +272,15 @@ UNREAD = Outline()
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An edit of a script, as its source describes it."""
+    """An edit of a script, as its proposer describes it."""
 
     title: str
     hypothesis: str
-    source: str  # "you" for attempt 0, else the name of the source that proposed it
+    proposer: str  # "you" for attempt 0, else the name of the proposer that proposed it
     repairs: int | None = None  # the crashed attempt that it repairs
-    without: tuple[int, ...] = ()  # kept edits that the parent's script lacks: a comparison for dawn, not an idea
-    merges: int | None = None  # the overtaken attempt whose edit it carries onto the incumbent
+    # kept edits that the parent's script lacks: a comparison for the confirmation, not an idea
+    without: tuple[int, ...] = ()
+    merges: int | None = None  # the overtaken attempt whose edit it carries onto the best script
     packed: bytes = field(default=b"", repr=False)  # the compressed script; b"": the record came without it
 
     @property
@@ -296,16 +299,16 @@ class Proposal:
         script: str,
         title: str,
         hypothesis: str = "",
-        source: str = "",
+        proposer: str = "",
         *,
         repairs: int | None = None,
         without: tuple[int, ...] = (),
     ) -> "Proposal":
         """Make a proposal whose words are fit for the journal, a commit message and a terminal."""
         title = one_line(title, TITLE_CHARS) or "untitled"
-        source = one_line(source, SOURCE_CHARS) or "unknown"
+        proposer = one_line(proposer, PROPOSER_CHARS) or "unknown"
         hypothesis = paragraphs(hypothesis, HYPOTHESIS_CHARS)
-        return cls(title, hypothesis, source, repairs, without, packed=packed(plain_lines(script)))
+        return cls(title, hypothesis, proposer, repairs, without, packed=packed(plain_lines(script)))
 
 
 def packed(script: str) -> bytes:
@@ -347,7 +350,7 @@ class Noise:
 
 @dataclass(frozen=True)  # no slots: cached_property needs a __dict__
 class Attempt:
-    """One row of the ledger: an edit, its runs, and the decisions on it."""
+    """One row of the results: an edit, its runs, and the decisions on it."""
 
     number: int
     parent: int | None  # the attempt whose script was edited; None for attempt 0
@@ -356,15 +359,15 @@ class Attempt:
     commit: str | None = None
     runs: tuple[Run, ...] = ()
     decisions: tuple[Decision, ...] = ()  # every decision that was recorded; the last one holds
-    settled: bool = False  # branch, ledger and weights follow the decision
+    settled: bool = False  # branch, results and weights follow the decision
     dry_run: DryRun | None = None  # None where only dials were turned: nothing new can break
     outline: Outline = UNREAD
 
     @cached_property
     def decision(self) -> Decision | None:
-        """Return the present decision; None before the first, and after one that makes the attempt void."""
+        """Return the present decision; None before the first, and after one that makes the attempt invalid."""
         last = self.decisions[-1] if self.decisions else None
-        return None if last is None or last.kind is Kind.VOID else last
+        return None if last is None or last.kind is Kind.INVALID else last
 
     @property
     def status(self) -> Status | None:
@@ -393,9 +396,9 @@ class Attempt:
         return self.proposal.title
 
     @property
-    def source(self) -> str:
+    def proposer(self) -> str:
         """Return who proposed it, as in "catalogue: smear"."""
-        return self.proposal.source
+        return self.proposal.proposer
 
     @cached_property
     def was_kept(self) -> bool:
@@ -410,7 +413,7 @@ class Attempt:
 
     @property
     def is_idea(self) -> bool:
-        """Return whether it is an idea: dawn's questions about the champion are not."""
+        """Return whether it is an idea: the confirmation's questions about the best script are not."""
         return not self.proposal.without
 
     @property
@@ -420,29 +423,29 @@ class Attempt:
 
     @cached_property
     def counted_runs(self) -> tuple[Run, ...]:
-        """Return the runs that count, dawn's included: void ones are made again."""
-        return tuple(run for run in self.runs if run.ending not in VOID)
+        """Return the runs that count, the confirmation's included: invalid ones are repeated."""
+        return tuple(run for run in self.runs if run.ending not in NOT_COUNTED)
 
-    def may_be_void(self, seed: int) -> bool:
-        """Return whether a run with this seed is made again if the machine spoils it: once, then it counts.
+    def may_be_repeated(self, seed: int) -> bool:
+        """Return whether a run with this seed is made again if the machine makes it invalid: once, then it counts.
 
-        A script could pretend that the machine spoilt a bad run, and show the better of two runs with every seed. So an
-        edit has one such run, and one more for each RUNS_A_CHANCE that counted. Attempt 0 is the user's own, and may be
-        spoilt more often: an edit that fills the disk beside it must not end the night.
+        A script could pretend that the machine was to blame for a bad run, and show the better of two with every seed.
+        So an edit has one such run, and one more for each RUNS_A_REPETITION that counted. Attempt 0 is the user's own,
+        and its runs may be repeated more often: an edit that fills the disk beside it must not end the night.
         """
-        spoilt = [run.seed for run in self.runs if run.ending is Ending.SPOILT]
+        invalid = [run.seed for run in self.runs if run.ending is Ending.INVALID]
         if self.number == 0:
-            return spoilt.count(seed) < BASELINE_TRIES - 1
-        return seed not in spoilt and len(spoilt) <= len(self.counted_runs) // RUNS_A_CHANCE
+            return invalid.count(seed) < BASELINE_TRIES - 1
+        return seed not in invalid and len(invalid) <= len(self.counted_runs) // RUNS_A_REPETITION
 
     @cached_property
     def done_runs(self) -> tuple[Run, ...]:
-        """Return the runs of the night, without dawn's: it judges by these alone."""
-        return tuple(run for run in self.counted_runs if not run.dawn)
+        """Return the runs of the night, without the confirmation's: it judges by these alone."""
+        return tuple(run for run in self.counted_runs if not run.confirmation)
 
-    def dawn_runs(self, dawn: int | None = None) -> tuple[Run, ...]:
-        """Return the runs of this dawn; None: of every dawn."""
-        return tuple(run for run in self.counted_runs if run.dawn and dawn in (None, run.dawn))
+    def confirmation_runs(self, confirmation: int | None = None) -> tuple[Run, ...]:
+        """Return the runs of this confirmation; None: of every confirmation."""
+        return tuple(run for run in self.counted_runs if run.confirmation and confirmation in (None, run.confirmation))
 
     @property
     def seeds(self) -> int:
@@ -451,7 +454,7 @@ class Attempt:
 
     @cached_property
     def scores_by_seed(self) -> Mapping[int, float]:
-        """Return the scores of the night's runs by seed; dawn's scores are used for dawn's findings only."""
+        """Return the scores of the night's runs by seed; the confirmation's serve its findings alone."""
         return {run.seed: run.val_bpb for run in self.done_runs if run.val_bpb is not None}
 
     @cached_property
@@ -507,9 +510,9 @@ class Attempt:
 History = Sequence[Attempt]  # one night's attempts in the order of their numbers
 
 
-def runs_at_dawns(history: History) -> int:
-    """Count the runs at all dawns of a night."""
-    return sum(len(attempt.dawn_runs()) for attempt in history)
+def all_confirmation_runs(history: History) -> int:
+    """Count the runs in all confirmations of a night."""
+    return sum(len(attempt.confirmation_runs()) for attempt in history)
 
 
 def kept(history: History) -> list[Attempt]:
@@ -518,7 +521,7 @@ def kept(history: History) -> list[Attempt]:
     return sorted(keeps, key=lambda attempt: (attempt.kept_since, attempt.number))
 
 
-def incumbent(history: History) -> Attempt | None:
+def best_of(history: History) -> Attempt | None:
     """Return the attempt that the branch points at: the latest one kept."""
     return next(reversed(kept(history)), None)
 
@@ -531,7 +534,7 @@ def line_of(attempt: Attempt, history: History) -> list[Attempt]:
     return line
 
 
-# ---- dawn ------------------------------------------------------------------------------------------------------------
+# ---- the confirmation ------------------------------------------------------------------------------------------------
 
 STANDARD_ERRORS = 1.96  # a mean ± 1.96 standard errors is the 95 % interval of a normal distribution
 
@@ -586,37 +589,38 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class EditEffect:
-    """A kept edit's effect on the champion, by the night's runs and by those without it."""
+    """A kept edit's effect on the best script, by the night's runs and by those without it."""
 
     number: int
     effect: Interval
     worthless: float  # the probability that it brings nothing or does harm
-    runs: int  # runs of the champion without the edit
+    runs: int  # runs of the best script without the edit
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a dawn has found."""
+    """What a confirmation has found."""
 
-    champion: int
+    best: int
     script: int | None  # the attempt whose script is confirmed; None where no gain is
-    recorded_bpb: float | None  # the champion's gain over attempt 0, by the night's own scores
+    recorded_bpb: float | None  # the best script's gain over attempt 0, by the night's own scores
     believed_bpb: float | None  # the same gain, by the shrunken estimates of the judge
-    honest: Interval | None  # gain measured with fresh seeds; None until attempt 0 and champion have two runs each
+    # gain measured with fresh seeds; None until attempt 0 and the best script have two runs each
+    honest: Interval | None
     holdout: Interval | None  # the same gain on text that no run was judged by
     edits: tuple[EditEffect, ...]  # kept edits, the earliest first
-    passengers: tuple[int, ...]  # edits that the confirmed script leaves out
-    dropping: Interval | None  # measured gain of dropping them over the champion; None if it was not measured
+    without_effect: tuple[int, ...]  # edits that the confirmed script leaves out
+    dropping: Interval | None  # measured gain of dropping them over the best script; None if it was not measured
     stays: str | None  # why doubtful edits stay in the script after all
 
 
 @dataclass(frozen=True, slots=True)
-class Dawn:
-    """One confirmation of a night's result: its champion measured with fresh seeds."""
+class Confirmation:
+    """One confirmation of a night's result: its best script measured with fresh seeds."""
 
     number: int  # counts from 1
-    champion: int
-    fresh: int  # runs of attempt 0 and of the champion each, before any edit is doubted
+    best: int
+    fresh: int  # runs of attempt 0 and of the best script each, before any edit is doubted
     began: str  # ISO 8601, UTC
     ended: str | None = None  # None while it goes on, and where it was interrupted
     findings: Findings | None = None  # None before anything is known
@@ -643,18 +647,18 @@ class Work:
     attempt: int
     began: str  # ISO 8601, UTC, to milliseconds
     seed: int | None = None  # None: a dry run
-    dawn: int = 0  # 0: for the night
+    confirmation: int = 0  # 0: for the night
 
     def __post_init__(self) -> None:
         hours_since(self.began)  # refuses a text that is no time, as a foreign journal may hold
 
 
 # Honest edits move the score by a few percent. Halving it in one step is a sign that something else is measured.
-PLAUSIBLE_GAIN = 0.2  # share of the incumbent's bits per byte
+PLAUSIBLE_GAIN = 0.2  # share of the best script's bits per byte
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class Options:
     """The options of a whole night: one field an option of the same name, with its default."""
 
     judge: str = "balanced"  # the judge's name, as --judge takes it
@@ -664,7 +668,7 @@ class Terms:
     sandbox: Literal["auto", "require", "off"] = "auto"
     early_stop: bool = False
     dry_run: bool = True
-    proposer: str = "mix"
+    proposer: str = "mix"  # as --proposer takes it
     llm: str | None = None
     price: tuple[float, ...] | None = None  # dollars for a million tokens: in, out and, if named, in from a cache
     llm_max_tokens: int | None = None
@@ -678,12 +682,12 @@ class Terms:
     ray_address: str | None = None  # None: a cluster is started on this machine
 
 
-LOOK_BUDGET_S = 60.0  # a night of shorter runs is a first look
+PREVIEW_BUDGET_S = 60.0  # a night of shorter runs is a first look
 
 
 @dataclass(frozen=True, slots=True)
 class Night:
-    """The facts of a night, fixed when it opens; only `terms` and `called` may change."""
+    """The facts of a night, fixed when it opens; only `options` and `called` may change."""
 
     tag: str
     branch: str  # refs/heads/experiments/5min-<tag>
@@ -699,15 +703,15 @@ class Night:
     called: str | None = None  # start of the latest command that opened or resumed the night
     # kind → file → sha256: checked before every score (agent/runs/fixed.py)
     pins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    terms: Terms = field(default_factory=Terms)
+    options: Options = field(default_factory=Options)
     id: str = ""  # random: no other night has it, nor a copy of this one elsewhere
     cores: int | None = None  # cores of the machine that the night began on; None: not known
     memory_bytes: int | None = None  # memory of the GPU, else of the machine that the night began on
 
 
-def is_look(budget_s: float) -> bool:
-    """Return whether a night of such runs is a first look, whose scores and audits take less text."""
-    return budget_s < LOOK_BUDGET_S
+def is_preview(budget_s: float) -> bool:
+    """Return whether a night of such runs is a preview, whose scores and audits take less text."""
+    return budget_s < PREVIEW_BUDGET_S
 
 
 def short(ref: str) -> str:
@@ -716,7 +720,7 @@ def short(ref: str) -> str:
 
 
 def confirmed_branch(branch: str) -> str:
-    """Return the branch that dawn makes for a confirmed script, from that of the night."""
+    """Return the branch that the confirmation makes for a confirmed script, from that of the night."""
     return f"{branch}-confirmed"
 
 
@@ -743,7 +747,7 @@ LOCAL = "local"  # the one worker of a night that has no others
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class DeviceSlot:
     """What one worker may use of its machine; no other worker of the night uses it at the same time."""
 
     worker: str = LOCAL  # shown to people and in the journal: "gpu 1", "cores 2-3", "10.0.0.7 gpu 0"
@@ -753,7 +757,7 @@ class Lease:
     of_cores: int | None = None  # cores of the machine where only some are its device, as in "2 of 32 cores"; else None
 
 
-WHOLE = Lease()  # the whole machine: the night has one worker
+WHOLE = DeviceSlot()  # the whole machine: the night has one worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -769,10 +773,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One call to a source of ideas outside the harness: its cost, and whether it gave a proposal."""
+    """One call to a proposer outside the harness: its cost, and whether it gave a proposal."""
 
     attempt: int  # the number that the idea would get
-    source: str
+    proposer: str
     started: str  # ISO 8601, UTC
     wall_s: float
     model: str | None = None
@@ -784,6 +788,6 @@ class Ask:
     tokens_cached: int | None = None  # part of tokens_in that the server had in its cache; None: it did not say
 
 
-def source_name(source: str) -> str:
-    """Return the source's name without its model: llm for llm:some-model."""
-    return source.partition(":")[0]
+def proposer_name(proposer: str) -> str:
+    """Return the proposer's name without its model: llm for llm:some-model."""
+    return proposer.partition(":")[0]

@@ -54,7 +54,7 @@ STEP_S = 2.0  # s between two reports of progress
 UNDER_WAY = (TryState.WAITING, TryState.RUNNING)
 MOST_CHARS = 40_000  # longest text in an answer: clients accept some 25,000 tokens
 LOGS = frozenset({"text", "traceback"})  # their last lines say what happened
-SHORT = ("attempt", "commit", "parent", "status", "val_bpb", "gain_bpb", "sure", "description", "source")
+SHORT = ("attempt", "commit", "parent", "status", "val_bpb", "gain_bpb", "sure", "description", "proposer")
 Facts = dict[str, Any]
 
 
@@ -151,7 +151,7 @@ async def status(tag: Tag = "") -> CallToolResult:
 
 
 async def facts(tag: Tag = "") -> CallToolResult:
-    """Tell what an author of edits needs to know: read it before the first edit, and again after a keep.
+    """Tell what a proposer of edits needs to know: read it before the first edit, and again after a keep.
 
     Noise, speed, memory and curves of the night; which edits and which known ideas were tried, and how they ended;
     which dials were never turned; the functions that a script may call.

@@ -1,4 +1,4 @@
-"""Put counts, times and scores into words, and make the text of scripts, sources and logs safe to show.
+"""Put counts, times and scores into words, and make the text of scripts, proposers and logs safe to show.
 
 In a terminal, a table or a commit message, an escape sequence could erase the line that a person should read, and
 invisible characters could hide in it. Both are shown as codes.
@@ -173,7 +173,7 @@ def budget(seconds: float) -> str:
     return f"{seconds / 60:g} min" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:g} s"
 
 
-# ---- quoting text that an author must not obey -----------------------------------------------------------------------
+# ---- quoting text that a proposer must not obey ----------------------------------------------------------------------
 
 QUOTE_CHARS = 200
 # control tokens such as <|im_end|>, </s> or [INST], which some servers would obey inside a message

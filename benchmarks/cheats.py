@@ -1,4 +1,4 @@
-"""Can a script fake its score, or break out? Every trick that we know, against the real box, scorer and audit.
+"""Can a script fake its score, or break out? Every trick that we know, against the real sandbox, scorer and audit.
 
     python benchmarks/cheats.py [--quick] [--json FILE] [--only NAME ...] [--sandbox NAME] [--processes N]
 
@@ -25,8 +25,8 @@ from arena import CHEATS, HONEST, KNOWN, Script, Trial, try_all, world
 from conftest import TEST_SCALE
 from measure import CORES, Count, Folder
 
-from agent.runs.score import LOOK_ROW_STEP
-from agent.sandbox.box import Box, candidates, choose, why_unfit
+from agent.runs.score import PREVIEW_ROW_STEP
+from agent.sandbox.sandboxes import Sandbox, candidates, choose, why_unfit
 
 # one of each mechanism: what an audit may dislike, and what is kept before a cheat is judged; peeking, lying, notes,
 # processes, keys, network, disk, files, log, memory
@@ -78,10 +78,15 @@ def figures(trials: Sequence[Trial], scripts: Sequence[Script], listed: Mapping[
     }
 
 
-def tried(box: str, names: Sequence[str], folder: Path, data: Path) -> list[Trial]:
+def tried(sandbox: str, names: Sequence[str], folder: Path, data: Path) -> list[Trial]:
     """Try some scripts in a sandbox, in one night of a world of its own."""
     with world(folder, data) as here:
-        return try_all(here, measure.chosen(EVERY, names), boxes_of(box)[box], partial(say_result, LISTED.get(box, {})))
+        return try_all(
+            here,
+            measure.chosen(EVERY, names),
+            sandboxes_of(sandbox)[sandbox],
+            partial(say_result, LISTED.get(sandbox, {})),
+        )
 
 
 @measure.program(lambda flat: not all(figure for key, figure in flat.items() if key.endswith("_ok")), only=QUICK)
@@ -92,42 +97,44 @@ def main(
     sandbox: Literal["all", "bubblewrap", "landlock", "seatbelt", "off"] = "all",
     processes: Count = CORES,
 ) -> measure.Flat:
-    """Run every script in every box.
+    """Run every script in every sandbox.
 
     Args:
         only: these scripts of tests/cheats
-        sandbox: which box holds the scripts; off shows that the tricks work where nothing does
+        sandbox: which sandbox holds the scripts; off shows that the tricks work where nothing does
         processes: scripts at the same time
     """
-    scripts, boxes = measure.chosen(EVERY, only), boxes_of(sandbox)
-    if not boxes:
+    scripts, sandboxes = measure.chosen(EVERY, only), sandboxes_of(sandbox)
+    if not sandboxes:
         raise measure.Misuse(f"--sandbox {sandbox}: this machine has no such sandbox; name another")
-    # This many rows in a first look are enough for an audit of 256 positions.
-    scale = dataclasses.replace(TEST_SCALE, eval_tokens=LOOK_ROW_STEP * TEST_SCALE.eval_tokens)
+    # This many rows in a preview are enough for an audit of 256 positions.
+    scale = dataclasses.replace(TEST_SCALE, eval_tokens=PREVIEW_ROW_STEP * TEST_SCALE.eval_tokens)
     data = measure.make_corpus(folder / "corpus", scale, chars=3_000_000)
     # The machine's shared memory is one number: what one of these frees hides what another one takes.
     alone = [script.name for script in scripts if script.name.startswith("hoards_")]
     others = [script.name for script in scripts if script.name not in alone]
     shares = {f"{at}": others[at::processes] for at in range(min(processes, len(others)))}
-    measure.say(f"{len(scripts)} scripts in: {', '.join(box.name for box in boxes.values())}")
-    hoards = [(box, alone, folder / box / "alone", data) for box in boxes if alone]
-    jobs = [(box, names, folder / box / share, data) for box in boxes for share, names in shares.items()]
+    measure.say(f"{len(scripts)} scripts in: {', '.join(sandbox.name for sandbox in sandboxes.values())}")
+    hoards = [(sandbox, alone, folder / sandbox / "alone", data) for sandbox in sandboxes if alone]
+    jobs = [
+        (sandbox, names, folder / sandbox / share, data) for sandbox in sandboxes for share, names in shares.items()
+    ]
     nights = measure.in_parallel(1, tried, hoards) + measure.in_parallel(processes, tried, jobs)
     jobs = hoards + jobs
     flat: measure.Flat = {}
-    for name in boxes:
+    for name in sandboxes:
         trials = [trial for job, night in zip(jobs, nights, strict=True) if job[0] == name for trial in night]
         flat |= {f"{name}_{key}": count for key, count in figures(trials, scripts, LISTED.get(name, {})).items()}
     return flat
 
 
-def boxes_of(name: str) -> dict[str, Box]:
+def sandboxes_of(name: str) -> dict[str, Sandbox]:
     """Return sandboxes by their names in LISTED."""
     if name == "off":
         return {name: choose("off")}
-    working = [box for box in candidates()[::-1] if why_unfit(box) is None]  # the strongest of a kind last
-    boxes = {type(box).__name__.lower(): box for box in working}
-    return {own: box for own, box in boxes.items() if name in ("all", own)}
+    working = [sandbox for sandbox in candidates()[::-1] if why_unfit(sandbox) is None]  # the strongest of a kind last
+    sandboxes = {type(sandbox).__name__.lower(): sandbox for sandbox in working}
+    return {own: sandbox for own, sandbox in sandboxes.items() if name in ("all", own)}
 
 
 if __name__ == "__main__":

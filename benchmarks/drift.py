@@ -3,14 +3,14 @@
     python benchmarks/drift.py [--nights 100] [--processes N] [--quick] [--json FILE]
 
 Nights of 60 runs are simulated: attempt 0 three times, then edits; six tenths of them have one run, the others up to
-four; every tenth run is one of the incumbent. The noise of a run's speed is drawn from that of real runs: `h200`, of
+four; every tenth run is one of the best script. The noise of a run's speed is drawn from that of real runs: `h200`, of
 40 s on one NVIDIA H200, and `cpu`, of 20 s on a Linux CPU that other nights shared. The rule is that of
-agent/runs/train.py and Attempt.may_be_void().
+agent/runs/train.py and Attempt.may_be_repeated().
 
 A spell begins at a random run after the tenth: the machine loses 10, 20, 30 or 40 % of its speed for the next 12 runs.
 
-Flat keys of --json, WORLD_SPELL_ before each: false_alarms (void runs, as a share of those that the machine had not
-slowed) and repeats_noticed (void ones, as a share of the runs in a spell of scripts whose other runs were all before
+Flat keys of --json, WORLD_SPELL_ before each: false_alarms (invalid runs, as a share of those that the machine had not
+slowed) and repeats_noticed (invalid ones, as a share of the runs in a spell of scripts whose other runs were all before
 it, for the first time with their seed).
 """
 
@@ -49,7 +49,7 @@ class Night:
     def __init__(self, noise: np.ndarray, lost: float, rng: np.random.Generator) -> None:
         self.noise, self.lost, self.rng = noise, lost, rng
         self.begins = int(rng.integers(10, 35))  # the spell
-        self.made = 0  # runs, void ones among them
+        self.made = 0  # runs, invalid ones among them
         self.in_spell: set[int] = set()  # attempts with a run in the spell
         self.attempts: list[Attempt] = []
         self.alarms: list[bool] = []  # one for each run that the machine had not slowed
@@ -74,31 +74,31 @@ class Night:
         return len(self.attempts) - 1
 
     def measure(self, number: int, seed: int) -> None:
-        """Make a run of an attempt, and make it again if it is void."""
+        """Make a run of an attempt, and make it again if it is invalid."""
         attempt = self.attempts[number]
         usual, is_slowed = usual_steps_s(attempt), self.begins <= self.made < self.begins + SPELL_RUNS
         self.made += 1
         speed = (1 + float(self.rng.choice(self.noise)) / 100) * (1 - self.lost * is_slowed)
         summary = Summary(training_seconds=BUDGET_S, num_steps=round(STEPS * speed))
         run = Run(seed, Ending.FINISHED, 0, BUDGET_S, summary, "")
-        is_void = slow(run, usual) is not None and attempt.may_be_void(seed)
+        is_invalid = slow(run, usual) is not None and attempt.may_be_repeated(seed)
         if not (is_slowed and self.lost):
-            self.alarms.append(is_void)
+            self.alarms.append(is_invalid)
         elif usual is not None and number not in self.in_spell:
-            self.repeats.append(is_void)
+            self.repeats.append(is_invalid)
         if is_slowed:
             self.in_spell.add(number)
-        run = replace(run, ending=Ending.SPOILT if is_void else Ending.FINISHED)
+        run = replace(run, ending=Ending.INVALID if is_invalid else Ending.FINISHED)
         self.attempts[number] = replace(attempt, runs=(*attempt.runs, run))
-        if is_void:
+        if is_invalid:
             self.measure(number, seed)
 
 
 def simulate(world: str, spell: str, nights: int) -> measure.Flat:
     rng = np.random.default_rng([0, list(WORLDS).index(world), list(SPELLS).index(spell)])
     ends = [Night(WORLDS[world], SPELLS[spell], rng).run() for _ in range(nights)]
-    alarms = [is_void for night in ends for is_void in night.alarms]
-    repeats = [is_void for night in ends for is_void in night.repeats]
+    alarms = [is_invalid for night in ends for is_invalid in night.alarms]
+    repeats = [is_invalid for night in ends for is_invalid in night.repeats]
     return {
         f"{world}_{spell}_false_alarms": measure.ratio(sum(alarms), len(alarms)),
         f"{world}_{spell}_repeats_noticed": measure.ratio(sum(repeats), len(repeats)),

@@ -5,14 +5,14 @@
 kills    SIGKILL at calls with which the loop changes a file or makes a change durable, half of the writes torn: at a
          point of a fresh night, then at random points of each call that goes on; at every such call of the git commands
          that it starts, with the loop and without; at random moments, to the loop alone and to all of its processes.
-         After every kill the same command resumes; journal, ledger, repository and the user's own files are looked at
+         After every kill the same command resumes; journal, results, repository and the user's own files are checked
          each time, and the night's end is compared with that of an undisturbed one.
 commands a kill and a second call for pack, unpack, init, export, try, run --drain and prepare (killed_commands.py).
 others   a full and a broken disk, torn files after a power cut, clocks that jump, a loop that is stopped for a while.
 
 Flat keys of --json: kills, command_kills, other_faults, and how many of each kind; points_of_a_night; lost, doubled,
 damaged, orphans, wrong_rows, tracebacks. Exit code 1 when anything was lost, counted twice, damaged, left running or
-left unexplained. Linux, with a C compiler. crew_kills.py kills nights of several workers.
+left unexplained. Linux, with a C compiler. worker_kills.py kills nights of several workers.
 """
 
 import errno
@@ -146,7 +146,7 @@ def fail_disk(victim: Victim, reference: Reference, code: int, first: int, strid
 
 
 def tear_files(victim: Victim, reference: Reference, sizes: int) -> None:
-    """A power cut tears what was not yet on disk: the ledger anywhere, the journal's log past its last whole step."""
+    """A power cut tears what was not yet on disk: the results anywhere, the journal's log past its last whole step."""
     victim.go_on(Strike(2 * len(reference.points) // 3))
     journal, copy = victim.folder / "journal.sqlite", victim.said.with_name("copy")
     whole = Path(f"{journal}-wal").read_bytes()
@@ -185,7 +185,7 @@ def stop_and_go(victim: Victim, reference: Reference) -> None:
 def turn_clock(victim: Victim, reference: Reference, days: int) -> None:
     """Half of a night by the clock of the day, half while it jumps to and fro: only the hours in the rows differ."""
     # the reference confirms nothing, and an eighth of --hours would be kept for that
-    victim.options = ("--hours", "1", "--dawn", "0")
+    victim.options = ("--hours", "1", "--confirmation-runs", "0")
     victim.go_on(Strike(len(reference.points) // 2))
     start = time.monotonic()
     end = victim.go_on(Strike(clock_s=days * 86_400))

@@ -27,7 +27,7 @@ def command_of_readme() -> str:
     return match[1]
 
 
-def look(folder: Path) -> float:
+def measure_once(folder: Path) -> float:
     """Follow README's first command as a newcomer does, in this empty folder, and return the seconds."""
     clone = folder / "nightshift"
     subprocess.run(["git", "clone", "--quiet", measure.ROOT, clone], check=True)
@@ -44,16 +44,16 @@ def look(folder: Path) -> float:
 
 @measure.program(runs=1)
 def main(*, folder: Folder, runs: Count = 3) -> measure.Flat:
-    """Look several times, each time as a newcomer.
+    """Measure several times, each time as a newcomer.
 
     Args:
         runs: of the command
     """
-    looks = []
+    times_s = []
     for number in range(runs):
-        looks.append(look(folder / f"{number}"))
-        measure.say(f"look {number + 1} of {runs}: {looks[-1]:.0f} s")
-    return {"total_s": statistics.median(looks)}
+        times_s.append(measure_once(folder / f"{number}"))
+        measure.say(f"run {number + 1} of {runs}: {times_s[-1]:.0f} s")
+    return {"total_s": statistics.median(times_s)}
 
 
 if __name__ == "__main__":

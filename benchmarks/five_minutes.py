@@ -52,12 +52,12 @@ def contestants(script: Path | None, clones: Sequence[str]) -> dict[str, Command
 
 
 def finished(name: str, command: Command, seed: int, budget_s: float, folder: Path, facts: Any) -> Figures:
-    """Return the figures of a run, which is made if it has not been with the same terms."""
+    """Return the figures of a run, which is made if it has not been with the same settings."""
     own = folder / "runs" / f"{name}-{seed}"
-    terms = {"budget_s": budget_s, "corpus": facts["corpus"]["fingerprint"], "command": list(map(str, command))}
+    settings = {"budget_s": budget_s, "corpus": facts["corpus"]["fingerprint"], "command": list(map(str, command))}
     with suppress(FileNotFoundError, ValueError):
         record = json.loads((own / "result.json").read_text(encoding="utf-8"))
-        if record["terms"] == terms:
+        if record["settings"] == settings:
             return dict(record["figures"])
     own.mkdir(parents=True, exist_ok=True)
     caches = folder / "caches" / name
@@ -69,7 +69,7 @@ def finished(name: str, command: Command, seed: int, budget_s: float, folder: Pa
     (own / "log.txt").write_text(watched.text + "\n", encoding="utf-8")
     figures = read_figures(watched, budget_s, is_cpu=facts["device"]["kind"] == "cpu", is_cold=is_cold)
     (own / "result.json").write_text(
-        json.dumps({"terms": terms, "figures": figures}, indent=2) + "\n", encoding="utf-8"
+        json.dumps({"settings": settings, "figures": figures}, indent=2) + "\n", encoding="utf-8"
     )
     return figures
 

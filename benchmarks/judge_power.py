@@ -21,7 +21,8 @@ Effects add up, so that a script without an edit is worth its own merit less tha
 
   greedy    one run, lower than the incumbent
   strict, balanced                    nightshift's
-  dawn      balanced, and up to 30 runs more at dawn (agent/judging/champion.py), without the passengers
+  confirmed balanced, and up to 30 confirmation runs more (agent/judging/ablation.py), without the edits that have no
+  effect
 
 JSON, for each policy P, means over the nights: P_true_gain, P_bias (believed less true gain), both in sigma, P_keeps,
 P_worthless (share of the keeps whose true effect is not above zero), P_runs_per_attempt, P_false_keeps_per_100 (edits
@@ -44,12 +45,12 @@ import numpy as np
 from measure import CORES, Count
 from simulator import Night
 
-from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Score, Status, incumbent
-from agent.judging.champion import Ablation
+from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Score, Status, best_of
+from agent.judging.ablation import Ablation
 from agent.judging.judges import JUDGES, Balanced, Judge, choose_judge
 from agent.night.merging import first_of
 
-RUNS, DAWN_RUNS = 96, 30
+RUNS, CONFIRMATION_RUNS = 96, 30
 WORKERS = (1, 4, 16)
 FIRST_SEED = 10_000  # choices were made on seeds below 1,000
 
@@ -122,14 +123,14 @@ class Edits:
         """Return what an edit brings, in sigma."""
         return float(self.effects[number])
 
-    def run(self, attempt: Attempt, history: History, *, dawn: int = 0) -> Attempt:
-        mixed, seed = self.mixture, 1000 * dawn + sum(run.dawn == dawn for run in attempt.runs)
+    def run(self, attempt: Attempt, history: History, *, confirmation: int = 0) -> Attempt:
+        mixed, seed = self.mixture, 1000 * confirmation + sum(run.confirmation == confirmation for run in attempt.runs)
         own = draw(np.random.default_rng((self.seed, attempt.number, seed)), mixed.heavy)
         seed += 10_000 * attempt.number * mixed.apart
         of_seed = draw(np.random.default_rng((self.seed, len(self.effects), seed)), mixed.bad)
         error = math.sqrt(mixed.share) * of_seed + math.sqrt(1 - mixed.share) * own
         val_bpb = self.level_bpb - self.sigma_bpb * (self.merit(attempt, history) + error)
-        run = Run(seed, Ending.FINISHED, 0, 300.0, None, "", Score(val_bpb, 1.0), dawn=dawn)
+        run = Run(seed, Ending.FINISHED, 0, 300.0, None, "", Score(val_bpb, 1.0), confirmation=confirmation)
         return replace(attempt, runs=(*attempt.runs, run))
 
 
@@ -148,23 +149,23 @@ def a_night(judge: Judge, world: Edits) -> list[Attempt]:
     return [attempt if attempt.decision else replace(attempt, decisions=(over,), settled=True) for attempt in history]
 
 
-def a_dawn(world: Edits, history: list[Attempt]) -> Ablation | None:
-    """Measure what agent/judging/champion.py asks for, and return it; None if attempt 0 is the best."""
-    runs, dawn = 0, ablation(history)
-    while dawn is not None and (trial := dawn.next_run(DAWN_RUNS - runs)) is not None:
+def a_confirmation(world: Edits, history: list[Attempt]) -> Ablation | None:
+    """Measure what agent/judging/ablation.py asks for, and return it; None if attempt 0 is the best."""
+    runs, confirmation = 0, ablation(history)
+    while confirmation is not None and (trial := confirmation.next_run(CONFIRMATION_RUNS - runs)) is not None:
         match trial:
             case tuple() as edits:
-                proposal, parent = Proposal("", "", "dawn", without=edits), dawn.champion.number
-                decided = Decision(Kind.QUESTION, "a question of dawn")
+                proposal, parent = Proposal("", "", "confirmation", without=edits), confirmation.best.number
+                decided = Decision(Kind.QUESTION, "a question of the confirmation")
                 history.append(Attempt(len(history), parent, proposal, "", "c", decisions=(decided,), settled=True))
             case int() as number:
-                history[number], runs = world.run(history[number], history, dawn=1), runs + 1
-        dawn = ablation(history)
-    return dawn
+                history[number], runs = world.run(history[number], history, confirmation=1), runs + 1
+        confirmation = ablation(history)
+    return confirmation
 
 
 def ablation(history: Sequence[Attempt]) -> Ablation | None:
-    best = incumbent(history)
+    best = best_of(history)
     return Ablation(history, best) if best is not None and best.number else None
 
 
@@ -187,7 +188,8 @@ def outcome(world: Edits, history: History, kept: list[int], believed_bpb: float
 def outcomes(seed: int, mixture: str) -> dict[str, dict[str, float]]:
     """Return how each policy fares with the same edits and the same luck."""
     world, ends = Edits(seed, mixture), {}
-    for name in sorted(JUDGES, key="balanced".__eq__):  # which comes last, since dawn goes on with its night
+    # which comes last, since the confirmation goes on with its night
+    for name in sorted(JUDGES, key="balanced".__eq__):
         history = a_night(choose_judge(name), world)
         kept = [attempt.number for attempt in history[1:] if attempt.status is Status.KEEP]
         night, believed_bpb = ablation(history), 0.0
@@ -195,24 +197,25 @@ def outcomes(seed: int, mixture: str) -> dict[str, dict[str, float]]:
             findings = night.findings()
             believed_bpb = (findings.believed_bpb if name == "balanced" else findings.recorded_bpb) or 0.0
         ends[name] = outcome(world, history, kept, believed_bpb)
-    dawn = a_dawn(world, history)
-    confirmed = dawn.findings() if dawn is not None else None
-    if confirmed is not None and confirmed.honest is not None:  # the champion's gain less that of its passengers
-        dropped = [edit.effect.mean_bpb for edit in confirmed.edits if edit.number in confirmed.passengers]
-        kept = [number for number in kept if number not in confirmed.passengers]
+    confirmation = a_confirmation(world, history)
+    confirmed = confirmation.findings() if confirmation is not None else None
+    # the best script's gain less that of its edits without effect
+    if confirmed is not None and confirmed.honest is not None:
+        dropped = [edit.effect.mean_bpb for edit in confirmed.edits if edit.number in confirmed.without_effect]
+        kept = [number for number in kept if number not in confirmed.without_effect]
         believed_bpb = confirmed.honest.mean_bpb - sum(dropped)
-    ends["dawn"] = outcome(world, history, kept, believed_bpb)
+    ends["confirmed"] = outcome(world, history, kept, believed_bpb)
     return ends
 
 
 # ---- many nights -----------------------------------------------------------------------------------------------------
 
 
-def gain_of_crew(seed: int, workers: int) -> float:
+def gain_of_workers(seed: int, workers: int) -> float:
     """Return the true gain in sigma of a night of several workers."""
     world = Edits(seed)
     history = Night(world, Balanced(), RUNS, workers).simulate().history
-    best = incumbent(history)
+    best = best_of(history)
     return 0.0 if best is None else world.merit(best, history)
 
 
@@ -237,12 +240,12 @@ def main(
         for policy in ends[0]:
             figures = summed_up([end[policy] for end in ends])
             flat |= {f"{prefix}{policy}_{key}": figure for key, figure in figures.items()}
-        for above, below in (("balanced", "greedy"), ("dawn", "balanced")):
+        for above, below in (("balanced", "greedy"), ("confirmed", "balanced")):
             quotient = measure.ratio(flat[f"{prefix}{above}_true_gain"], flat[f"{prefix}{below}_true_gain"])
             flat[f"{prefix}{above}_over_{below}"] = quotient
     measure.say(f"{parallel_nights} nights of each number of workers")
     jobs = [(FIRST_SEED + number, workers) for workers in WORKERS for number in range(parallel_nights)]
-    gains = np.reshape(measure.in_parallel(processes, gain_of_crew, jobs), (len(WORKERS), parallel_nights))
+    gains = np.reshape(measure.in_parallel(processes, gain_of_workers, jobs), (len(WORKERS), parallel_nights))
     for workers, each in zip(WORKERS, gains, strict=True):
         lost = (gains[0] - each) / gains[0].mean()
         flat[f"async_cost_{workers}"] = float(lost.mean())

@@ -139,24 +139,24 @@ def killed(folder: Path, tally: Tally, reference: Reference, number: int, most: 
 
 
 def kill_at(number: int, case: Case, folder: Path, before: State, after: State) -> Tally:
-    """Kill the command at one call, look, give it again, and look again."""
+    """Kill the command at one call, check, give it again, and check again."""
     tally, root = Tally(Counter(command_kills=1)), folder / "user"
     strike = Strike(number, torn=number % 2)
     end = call(case.command, root, strike, folder.with_suffix(".txt"), in_a_night=case.in_a_night)
     if not end.killed:
         raise measure.Failed(f"{case.name} was not killed at {number}: it ended with {end.code}, {end.said}")
-    look_between(state_of(folder), before, after, tally)
+    check_between(state_of(folder), before, after, tally)
     check_words(call(command("status"), root), (0, 2, 3), tally)
     again = call(case.command, root, in_a_night=case.in_a_night)
     check_words(again, (0, 2) if case.refusal else (0,), tally)
     if again.code == 2 and case.refusal not in again.said:
         tally.blame("lost", f"the second call says: {again.said.strip()[-300:]}")
-    look_after(state_of(folder), after, tally)
+    check_after(state_of(folder), after, tally)
     tally.notes = [f"{note}  [killed at {number}: {end.points[-1]}; see {folder}]" for note in tally.notes]
     return tally
 
 
-def look_between(now: State, before: State, after: State, tally: Tally) -> None:
+def check_between(now: State, before: State, after: State, tally: Tally) -> None:
     """Check that no file is half of what it was or is to be, and that none is gone before all else is there."""
     for path in (now.keys() & (before.keys() | after.keys())) - {GIT}:
         if now[path] not in (before.get(path), after.get(path)):
@@ -166,7 +166,7 @@ def look_between(now: State, before: State, after: State, tally: Tally) -> None:
         tally.blame("lost", f"gone: {lost[:3]}", len(lost))
 
 
-def look_after(now: State, after: State, tally: Tally) -> None:
+def check_after(now: State, after: State, tally: Tally) -> None:
     """Check that the second call ends in the state in which an undisturbed one does."""
     lost, others = after.keys() - now.keys(), {path for path in now if now[path] != after.get(path)}
     tally.blame("lost", f"not there after the second call: {sorted(lost)[:3]}", len(lost))

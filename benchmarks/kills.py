@@ -1,7 +1,7 @@
-"""What faults.py, killed_commands.py and crew_kills.py share: nights that are killed, and what they must not lose.
+"""What faults.py, killed_commands.py and worker_kills.py share: nights that are killed, and what they must not lose.
 
 A night is a real one: a repository with an edit under way, the command line, a script that trains in no time. After
-every kill its journal, ledger and repository are looked at; at its end it is compared with an undisturbed night.
+every kill its journal, results and repository are checked; at its end it is compared with an undisturbed night.
 
 Importing all of a command takes longer than the work between two kills. So a process of the laboratory imports it once,
 and each command that is killed there is a fork of that process. The call that ends a night is a new interpreter.
@@ -92,8 +92,8 @@ def running() -> list[psutil.Process]:
 def suspended(pid: int) -> list[psutil.Process]:
     """Stop a process and all of its descendants, and return them: what is stopped cannot fork before it is killed.
 
-    Killed one after another while they run, they can leave a whole box behind, which no reboot would: bubblewrap 0.8
-    ties the box to its first process only after it has mounted everything.
+    Killed one after another while they run, they can leave a whole sandbox behind, which no reboot would: bubblewrap
+    0.8 ties the sandbox to its first process only after it has mounted everything.
     """
     root, stopped = psutil.Process(pid), dict[psutil.Process, None]()
     while fresh := [process for process in (root, *root.children(recursive=True)) if process not in stopped]:
@@ -196,7 +196,7 @@ class Ended:
 
 
 # all that a night leaves, except what the time of day or a kill may change: facts of attempts and runs, refs with their
-# trees, and rows of the ledger
+# trees, and rows of the results
 Outcome = Mapping[str, Counter[object]]
 LOSSES_OF = {"facts": ("lost", "doubled"), "refs": ("damaged", "damaged"), "rows": ("wrong_rows", "wrong_rows")}
 
@@ -251,12 +251,12 @@ class Victim:
     def start(self, *, fresh: bool = False, **env: str) -> subprocess.Popen[bytes]:
         limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
         # a killed night has to end as an undisturbed one: one run an attempt, whatever the scores, and no mix, which
-        # draws by the hours that its sources took
+        # draws by the hours that its proposers took
         words = command("run", "--tag", "t", "--judge", "greedy", "--proposer", "search", *limits, *self.options)
         return begin(words, self.root, self.said, {**measure.with_path(), "COLUMNS": "200", **env}, fresh=fresh)
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
-        """Wait, and look at everything that a night leaves."""
+        """Wait, and check everything that a night leaves."""
         try:
             code = process.wait(self.limit_s)
         except subprocess.TimeoutExpired:
@@ -267,7 +267,7 @@ class Victim:
         self.tally.counts["kills"] += end.killed
         self._left = dict.fromkeys({*running()} - self._others, time.monotonic() + self.orphan_s) | self._left
         self.count_orphans()
-        self.look(end)
+        self.check(end)
         return end
 
     def go_on(self, strike: Strike | None = None, *, fresh: bool = False, **env: str) -> Ended:
@@ -298,12 +298,12 @@ class Victim:
             with suppress(psutil.NoSuchProcess):
                 if process.name() == "bwrap" and not process.children():
                     # bubblewrap 0.8 was killed as it began, and its second process waits for the first without an end
-                    self.tally.counts["empty_boxes"] += 1
+                    self.tally.counts["empty_sandboxes"] += 1
                 else:
                     self.tally.blame("orphans", f"{process.pid}: {' '.join(process.cmdline())[:200]}")
                 process.kill()
 
-    def look(self, end: Ended) -> None:
+    def check(self, end: Ended) -> None:
         """Check after every end, by a kill or not: is all that was known still known, and all that is there whole?"""
         if "Traceback" in end.said or end.code not in (0, 1, 2, -signal.SIGKILL):
             self.tally.blame("tracebacks", f"exit code {end.code}: {end.said.strip()[-600:]}")
@@ -345,7 +345,7 @@ class Victim:
     def users_own(self) -> dict[str, bytes]:
         paths = [path for path in self.root.iterdir() if path.is_file() and path.name != "results.tsv"]
         paths += [self.root / ".git" / "index", self.root / ".git" / "HEAD"]
-        # a ledger caught between its two names belongs to no night
+        # a results file caught between its two names belongs to no night
         return {path.name: path.read_bytes() for path in paths if not path.name.startswith(".results.tsv")}
 
     def finish(self, undisturbed: Outcome) -> Tally:

@@ -6,7 +6,7 @@
 A landscape is a bowl over the project's own dials, of which four to six matter, or every interval where it is sharp;
 two pairs of them act together, and beyond a cliff a run crashes. Two landscapes were measured. Everything is in sigma,
 the noise of one run, of which a seed does most to all scripts alike; each proposer has the same landscapes and noise.
-The project's own judges decide; runs that repeat an attempt count as runs. Gains are the champion's true ones.
+The project's own judges decide; runs that repeat an attempt count as runs. Gains are the best script's true ones.
 
     bowl     8 sigma to be had        loud    4        quiet    30        tuned    3, and close by
     short    30, most of it in BATCH_ROWS, DEPTH and ASPECT_RATIO         cliffs   10, and six cliffs
@@ -43,16 +43,16 @@ from measure import CORES, Count
 from simulator import Night
 
 from agent import experiment
-from agent.experiment import Attempt, Ending, History, Noise, Proposal, Run, Score, Status, incumbent
+from agent.experiment import Attempt, Ending, History, Noise, Proposal, Run, Score, Status, best_of
 from agent.judging.judges import choose_judge
 from agent.judging.noise import noise as noise_of
+from agent.proposers.proposer import Briefing
 from agent.proposers.search import Search
-from agent.proposers.source import Briefing
 from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
 
 KIND, GPU = "cpu", "cuda"
-SOURCE = measure.SCRIPT.read_text(encoding="utf-8")
-SCRIPT = SOURCE[SOURCE.index("# Shape of the model") : SOURCE.index("# Machinery")]  # its dials with ranges
+TEXT = measure.SCRIPT.read_text(encoding="utf-8")
+SCRIPT = TEXT[TEXT.index("# Shape of the model") : TEXT.index("# Machinery")]  # its dials with ranges
 DIALS = searched(SCRIPT, KIND)
 NAMES = [dial.name for dial in DIALS]
 CHOICES = {dial.name for dial in DIALS if isinstance(dial.span, Choices)}
@@ -174,7 +174,7 @@ class Trial:
     seed: str
     val_bpb: float | None
     log_tokens: float
-    lease: tuple[str, str]  # text, and the commit: runs of one text and one commit were made on one host
+    slot: tuple[str, str]  # text, and the commit: runs of one text and one commit were made on one host
 
     @classmethod
     def of(cls, row: Mapping[str, str]) -> "Trial":
@@ -206,15 +206,15 @@ class Effects:
         def level(trial: Trial, tokens: float) -> float:
             assert trial.val_bpb is not None
             faster = trial.log_tokens - tokens if trial.is_of_one_cost else 0.0
-            return trial.val_bpb - slopes[trial.lease[0]] * faster
+            return trial.val_bpb - slopes[trial.slot[0]] * faster
 
         bpb = {}
         for trial in fine:
-            own = [one for one in fine if not one.turned and (one.lease, one.seed) == (trial.lease, trial.seed)]
+            own = [one for one in fine if not one.turned and (one.slot, one.seed) == (trial.slot, trial.seed)]
             if trial.turned:
                 tokens = fmean(one.log_tokens for one in own)
                 bpb[trial.turned] = level(trial, tokens) - fmean(level(one, tokens) for one in own)
-        first = {trial.seed: trial for trial in reversed(fine) if not trial.turned and trial.lease == fine[0].lease}
+        first = {trial.seed: trial for trial in reversed(fine) if not trial.turned and trial.slot == fine[0].slot}
         return cls(bpb, stdev(level(trial, fine[0].log_tokens) for trial in first.values()))
 
 
@@ -225,7 +225,7 @@ def _rows() -> list[dict[str, str]]:
 
 def _of_tokens(trials: Sequence[Trial], text: str) -> float:
     """Return what the logarithm of tokens is worth, in bpb: the median slope of all pairs (Theil 1950; Sen 1968)."""
-    alike = [trial for trial in trials if trial.is_of_one_cost and trial.seed == "0" and trial.lease[0] == text]
+    alike = [trial for trial in trials if trial.is_of_one_cost and trial.seed == "0" and trial.slot[0] == text]
     pairs = [(one, two) for i, one in enumerate(alike) for two in alike[:i] if one.log_tokens != two.log_tokens]
     slopes = [(one.val_bpb - two.val_bpb) / (one.log_tokens - two.log_tokens) for one, two in pairs]  # type: ignore[operator]
     return median(slopes) if slopes else 0.0
@@ -289,7 +289,7 @@ class Measured:
         self._start = place_of(self.script)
         trials = [Trial.of(row) for row in _rows() if row["text"] == text]
         done = {trial.turned for trial in trials if trial.turned}
-        others = [trial for trial in map(Trial.of, _rows()) if trial.lease[0] != text]
+        others = [trial for trial in map(Trial.of, _rows()) if trial.slot[0] != text]
         trials += [trial for trial in others if trial.turned not in done]
         effects = Effects.of(trials)
         self.sigma_bpb = effects.sigma_bpb
@@ -339,14 +339,14 @@ def landscape(kind: str, seed: int) -> Landscape:
 class Scripts:
     """Hold a world of scripts in a landscape, and one proposer of their dials."""
 
-    def __init__(self, kind: str, seed: int, source: Propose, sigma: Callable[[History], Noise | None]) -> None:
-        self.land, self.seed, self._source, self._sigma = landscape(kind, seed), seed, source, sigma
+    def __init__(self, kind: str, seed: int, proposer: Propose, sigma: Callable[[History], Noise | None]) -> None:
+        self.land, self.seed, self._proposer, self._sigma = landscape(kind, seed), seed, proposer, sigma
         self._noise, self._kind = random.Random(f"noise {kind} {seed}"), kind
 
     def propose(self, history: History, parent: Attempt | None) -> Proposal:
         if parent is None:
             return Proposal.of(self.land.script, "", "", "you")
-        return self._source(Briefing(NIGHT, tuple(history), parent, noise=self._sigma(history)))
+        return self._proposer(Briefing(NIGHT, tuple(history), parent, noise=self._sigma(history)))
 
     def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> None:
         """Merge nothing: with one worker no edit is overtaken."""
@@ -361,11 +361,11 @@ class Scripts:
         return replace(attempt, runs=(*attempt.runs, Run(number, ending, code, 1.0, None, "", score)))
 
     def outcome(self, history: History) -> dict[str, float]:
-        """Return how a night stands: the champion's true gain in sigma, and how many attempts crashed."""
-        champion, losses = incumbent(history), [self.land.loss(place_of(each.proposal.script)) for each in history]
+        """Return how a night stands: the best script's true gain in sigma, and how many attempts crashed."""
+        best, losses = best_of(history), [self.land.loss(place_of(each.proposal.script)) for each in history]
         ideas = [attempt for attempt in history if attempt.parent is not None]
         worse = [losses[idea.number] > losses[idea.parent or 0] + 1 for idea in ideas]
-        gain = losses[0] - losses[champion.number] if champion else 0.0
+        gain = losses[0] - losses[best.number] if best else 0.0
         return {
             "gain": gain,
             "share": gain / self.land.to_be_had,
@@ -422,7 +422,7 @@ def by_optuna(sampler: str, **options: object) -> Callable[[int], Propose]:
 
 FROM_START = {"x0": dict(zip(NAMES, START.tolist(), strict=True)), "sigma0": 0.125}
 ARMS: dict[str, Callable[[int], Propose]] = {
-    "search": lambda seed: lambda briefing: Search(seed).ideas(briefing)[0],
+    "search": lambda seed: lambda briefing: Search(seed).proposals(briefing)[0],
     "random": turned_at_random,
     "tpe": by_optuna("TPESampler", multivariate=True, n_startup_trials=8),
     "cma": by_optuna("CmaEsSampler", **FROM_START, popsize=8, use_separable_cma=True),
@@ -441,11 +441,11 @@ def outcomes(arm: str, kind: str, seed: int, judge: str, marks: Sequence[int]) -
     world = Scripts(kind, seed, ARMS[arm](seed), (lambda history: usual) if judge == "greedy" else noise_of)
     noted: dict[int, dict[str, float]] = {}
 
-    def look(night: Night) -> None:
+    def watch(night: Night) -> None:
         if night.ended in marks:
             noted[night.ended] = world.outcome(night.history)
 
-    Night(world, choose_judge(judge), max(marks)).simulate(look)
+    Night(world, choose_judge(judge), max(marks)).simulate(watch)
     return noted
 
 
@@ -474,7 +474,6 @@ def main(
     judge: Literal["greedy", "strict", "balanced"] = "balanced",
     arms: Sequence[Literal["search", "random", "tpe", "cma"]] = ("search",),
     kinds: Sequence[str] = KINDS,
-    first_seed: int = FIRST_SEED,
     processes: Count = CORES,
 ) -> measure.Flat:
     """Play the nights of every arm on every kind of landscape.
@@ -485,13 +484,12 @@ def main(
         judge: of the nights
         arms: who proposes
         kinds: of landscapes
-        first_seed: of the nights; choices were made on seeds below the default
         processes: nights at the same time
     """
     flat: measure.Flat = {}
     for arm in arms:
         measure.say(f"{arm}: nights of each kind: {nights}")
-        jobs = [(arm, kind, first_seed + number, judge, runs) for kind in kinds for number in range(nights)]
+        jobs = [(arm, kind, FIRST_SEED + number, judge, runs) for kind in kinds for number in range(nights)]
         ends = measure.in_parallel(processes, outcomes, jobs)
         for mark in runs:
             by_kind = {

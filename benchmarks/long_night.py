@@ -1,15 +1,15 @@
-"""What a long night costs: a step of the loop and the commands that look at it, after 100 and 2,000 attempts.
+"""What a long night costs: a step of the loop and the commands that show it, after 100 and 2,000 attempts.
 
     python benchmarks/long_night.py [--sizes 100 2000] [--quick] [--json FILE]
 
 A night of the project's own script, by the command line, in a copy of the harness whose training, scoring and auditing
-answer at once (scale.py): plan, search, judge, journal, repository and ledger are real, so what is measured is the
+answer at once (scale.py): plan, search, judge, journal, repository and results are real, so what is measured is the
 harness. It stops at each size, and goes on. 2,000 attempts take a quarter of an hour.
 
 Flat keys of --json, seconds by the clock, N a size:
 
     step_s_N     from the beginning of one run to that of the next, the median of the last ones before the size: idea,
-                 commit, run, judging, ledger
+                 commit, run, judging, results
     status_s, results_s, report_s    the commands as processes of their own, at the largest size (median of five)
     memory_mb    what the loop's process held in the last run before the largest size
 """
@@ -31,7 +31,7 @@ COMMANDS = {"status": ("status",), "results": ("results",), "report": ("report",
 
 @measure.program(sizes=(20, 60))
 def main(*, folder: Folder, sizes: Sequence[Count] = (100, 2_000)) -> measure.Flat:
-    """Run a night to each size, and look at it there.
+    """Run a night to each size, and show it there.
 
     Args:
         sizes: attempts, in rising order
@@ -40,7 +40,18 @@ def main(*, folder: Folder, sizes: Sequence[Count] = (100, 2_000)) -> measure.Fl
     copy = scale.sleeping_copy(folder / "copy", 1, 0.0)
     root = make_repository(folder / "user", measure.SCRIPT.read_text(encoding="utf-8"))
 
-    words = ("run", "--tag", "long", "--proposer", "search", "--sandbox", "off", "--dawn", "0", "--no-report")
+    words = (
+        "run",
+        "--tag",
+        "long",
+        "--proposer",
+        "search",
+        "--sandbox",
+        "off",
+        "--confirmation-runs",
+        "0",
+        "--no-report",
+    )
     flat: measure.Flat = {}
     for size in sizes:
         measure.say(f"up to {size:,} attempts")

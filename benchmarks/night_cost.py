@@ -1,15 +1,16 @@
-"""What nightshift's care costs: the box, the score from outside and the audit, beside the five minutes they guard.
+"""What nightshift's care costs: the sandbox, the score from outside and the audit, beside the five minutes they guard.
 
     python benchmarks/night_cost.py [--runs 3] [--train-s 60] [--quick] [--json FILE]
 
-Trains the project's own script in the box and out of it, alternating, with the same seed and budget, and compares their
-tokens a second after the first steps; then scores and audits the weights in the box, as a night does. `lay_out_s` is
-everything around a training process that is not the process: its folder, its copy of the kernels' cache, its limits.
+Trains the project's own script in the sandbox and out of it, alternating, with the same seed and budget, and compares
+their tokens a second after the first steps; then scores and audits the weights in the sandbox, as a night does.
+`lay_out_s` is everything around a training process that is not the process: its folder, its copy of the kernels' cache,
+its limits.
 
-Flat keys of --json, medians over the runs: box_ and open_ before tokens_s, lay_out_s, score_s and audit_s;
+Flat keys of --json, medians over the runs: sandbox_ and open_ before tokens_s, lay_out_s, score_s and audit_s;
 training_slower, the median of the pairs; worst_nats, the largest difference of an honest audit; share_of_each and
 share_of_kept, of an experiment of 300 s: (slower training + lay out + score), and the audit on top of it for one that
-is to be kept; device, box.
+is to be kept; device, sandbox.
 """
 
 import json
@@ -20,15 +21,15 @@ import measure
 from measure import Count, Folder, Seconds
 from nights import make_repository
 
-from agent.experiment import Ending, Terms
+from agent.experiment import Ending, Options
 from agent.night.opening import Request, open_night
 from agent.records.place import Place
 from agent.runs.jobs import AuditRun, Measure
 from agent.runs.runner import Runner
 from agent.runs.score import FIRST_LIMIT_S, audit, score
 from agent.runs.train import FIRST_ALLOWANCE_S, train
-from agent.sandbox.box import Open, choose
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.sandboxes import Open, choose
+from agent.sandbox.supervisor import limits_of_machine
 
 EXPERIMENT_S = 300.0
 
@@ -69,27 +70,27 @@ def sample(runner: Runner, number: int, script: str) -> dict[str, float]:
 
 @measure.program(runs=1, train_s=5.0)
 def main(*, folder: Folder, runs: Count = 3, train_s: Seconds = 60.0) -> measure.Flat:
-    """Run the script in the box and out of it, in turns.
+    """Run the script in the sandbox and out of it, in turns.
 
     Args:
-        runs: in the box, and as many out of it
+        runs: in the sandbox, and as many out of it
         train_s: seconds of training of each
     """
-    box = choose("auto")
+    sandbox = choose("auto")
     place = Place.of(make_repository(folder / "user", measure.SCRIPT.read_text(encoding="utf-8")) / measure.SCRIPT.name)
     script = place.script_path.read_text(encoding="utf-8")
-    night = open_night(Request(place, "cost", train_s), None, Terms(), None)
+    night = open_night(Request(place, "cost", train_s), None, Options(), None)
     runners = {
         name: Runner(night, place.folder(night.tag), each, limits_of_machine(), lambda: False, lambda *_: None)
-        for name, each in (("box", box), ("open", Open("compared with")))
+        for name, each in (("sandbox", sandbox), ("open", Open("compared with")))
     }
-    sample(runners["box"], 0, script)  # attempt 0 compiles what is missing, for all that follow
+    sample(runners["sandbox"], 0, script)  # attempt 0 compiles what is missing, for all that follow
     samples: dict[str, list[dict[str, float]]] = {name: [] for name in runners}
     for turn in range(1, runs + 1):
-        for name in ("box", "open") if turn % 2 else ("open", "box"):
+        for name in ("sandbox", "open") if turn % 2 else ("open", "sandbox"):
             measure.say(f"run {turn} of {runs}: {name}")
-            samples[name].append(sample(runners[name], 2 * turn + (name == "box"), script))
-    return {"device": night.device, "box": box.name, **costs(samples)}
+            samples[name].append(sample(runners[name], 2 * turn + (name == "sandbox"), script))
+    return {"device": night.device, "sandbox": sandbox.name, **costs(samples)}
 
 
 def costs(samples: dict[str, list[dict[str, float]]]) -> measure.Flat:
@@ -98,12 +99,12 @@ def costs(samples: dict[str, list[dict[str, float]]]) -> measure.Flat:
         for name, runs in samples.items()
         for key in ("tokens_s", "lay_out_s", "score_s", "audit_s")
     }
-    pairs = zip(samples["box"], samples["open"], strict=True)
-    flat["training_slower"] = statistics.median(out["tokens_s"] / boxed["tokens_s"] - 1 for boxed, out in pairs)
+    pairs = zip(samples["sandbox"], samples["open"], strict=True)
+    flat["training_slower"] = statistics.median(out["tokens_s"] / sandboxed["tokens_s"] - 1 for sandboxed, out in pairs)
     flat["worst_nats"] = max(run["worst_nats"] for runs in samples.values() for run in runs)
-    each_s = EXPERIMENT_S * max(0.0, flat["training_slower"]) + flat["box_lay_out_s"] + flat["box_score_s"]
+    each_s = EXPERIMENT_S * max(0.0, flat["training_slower"]) + flat["sandbox_lay_out_s"] + flat["sandbox_score_s"]
     flat["share_of_each"] = each_s / EXPERIMENT_S
-    flat["share_of_kept"] = (each_s + flat["box_audit_s"]) / EXPERIMENT_S
+    flat["share_of_kept"] = (each_s + flat["sandbox_audit_s"]) / EXPERIMENT_S
     return {**flat}
 
 

@@ -64,12 +64,12 @@ class Fault:
         if (count := text.count(self.old)) != 1:
             where = f"{self.name}: {self.file} has its lines {count} times, not once"
             raise measure.Misuse(f"{where}; correct the fault in {LIST.name}, or take it out")
-        spoilt = text.replace(self.old, self.new)
+        faulty = text.replace(self.old, self.new)
         try:
-            ast.parse(spoilt)
+            ast.parse(faulty)
         except SyntaxError as error:
             raise measure.Misuse(f"{self.name}: {self.file} does not parse with it ({error})") from error
-        return spoilt
+        return faulty
 
 
 def read_faults(path: Path) -> list[Fault]:

@@ -3,8 +3,9 @@
     python benchmarks/scale.py [--workers 1 2 4 8 16 64] [--run-s 10] [--ray] [--quick] [--json FILE]
 
 The nights are those of the command line, in a copy of the harness whose machine seems to have as many cores as there
-are workers, and whose training sleeps and scoring answers at once: plan, judge, search, journal, repository, ledger and
-pool are real, so that the one driver is the limit. With --ray the workers are tasks of a Ray cluster of this machine.
+are workers, and whose training sleeps and scoring answers at once: plan, judge, search, journal, repository, results
+and pool are real, so that the one driver is the limit. With --ray the workers are tasks of a Ray cluster of this
+machine.
 
 Jobs an hour are counted while all workers have been given work: the seconds that runs slept, over the seconds that
 passed. The efficiency of N workers is jobs an hour over N times those of one worker.
@@ -60,7 +61,7 @@ def sleeping_copy(to: Path, cores: int, sleep_s: float | None = None) -> Path:
     replacements = {
         "runs/execute.py": dict.fromkeys(("train", "score", "audit"), "from agent.runs.asleep import {}"),
         "lab/hardware.py": {"usable_cores": f"{{}} = lambda: {cores}"},
-        "pools/leases.py": {
+        "pools/device_slots.py": {
             "cores_of_machine": f"{{}} = lambda: {tuple((core,) for core in range(cores))}",
             "pin": "{} = lambda _: None",
         },
@@ -120,10 +121,18 @@ def main(
     for count in workers:
         measure.say(f"workers: {count}, runs of {run_s:g} s")
         root = make_repository(folder / f"{count}", SCRIPT)
-        limits = ["--experiments", str(count * ROUNDS), "--budget-s", f"{run_s:g}", "--dawn", "0", "--no-report"]
-        crew = ["--workers", str(count), "--cores-each", "1", *pool]
-        source = ["--proposer", "search", "--sandbox", "off", "--tag", TAG]
-        night(copy, root, "run", *limits, *crew, *source)
+        limits = [
+            "--experiments",
+            str(count * ROUNDS),
+            "--budget-s",
+            f"{run_s:g}",
+            "--confirmation-runs",
+            "0",
+            "--no-report",
+        ]
+        parallel = ["--workers", str(count), "--cores-each", "1", *pool]
+        more = ["--proposer", "search", "--sandbox", "off", "--tag", TAG]
+        night(copy, root, "run", *limits, *parallel, *more)
         runs = slept(root / "experiments" / "nights" / TAG)
         flat[f"{prefix}jobs_hour_{count}"] = jobs_an_hour(runs, count, run_s)
     for count in workers[1:] if workers[0] == 1 else ():

@@ -1,8 +1,8 @@
 """A simulated night: plan and judge as in a real one, of any number of workers, in a world where the truth is known.
 
 Whenever a worker is free, it begins what agent/night/plan.py would begin: a further seed of an undecided attempt, the
-run that second thoughts ask for, a merge, or an edit of the incumbent as it is then. So each edit is made from the
-incumbent of its time, and one that is overtaken is merged and has to win again. What edits there are and what their
+run that second thoughts ask for, a merge, or an edit of the best script as it is then. So each edit is made from the
+best script of its time, and one that is overtaken is merged and has to win again. What edits there are and what their
 runs score is for the world to say (judge_power.py and landscapes.py have one each).
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from agent.experiment import Attempt, Decision, History, Kind, Proposal, incumbent
+from agent.experiment import Attempt, Decision, History, Kind, Proposal, best_of
 from agent.judging.judges import Judge
 from agent.night.merging import EXPECTED, tip
 from agent.script.dials import outline_of
@@ -43,40 +43,40 @@ class Night:
         self.world, self.judge, self.runs, self.workers = world, judge, runs, workers
         self.history: list[Attempt] = []
         self.begun = self.ended = 0  # runs
-        self._flight: list[tuple[float, int]] = []  # when a run ends, and its attempt
+        self._in_flight: list[tuple[float, int]] = []  # when a run ends, and its attempt
         self._unjudged: set[int] = set()  # measured since they were judged last
         self._again: int | None = None
         self._decisions = 0
 
-    def simulate(self, look: Callable[["Night"], None] = lambda night: None) -> "Night":
-        """Begin runs until none is left; look at the night after each of them."""
+    def simulate(self, watch: Callable[["Night"], None] = lambda night: None) -> "Night":
+        """Begin runs until none is left; show the night after each of them."""
         order, now = np.random.default_rng((self.world.seed, self.workers)), 0.0
         self._enter(self.world.propose(self.history, None), None)
         while True:
-            while self.begun < self.runs and len(self._flight) < self.workers:
+            while self.begun < self.runs and len(self._in_flight) < self.workers:
                 number = self._next_attempt()
                 if number is None:
                     break
                 self.begun += 1
-                heapq.heappush(self._flight, (now + order.uniform(*LENGTHS), number))
-            if not self._flight:
+                heapq.heappush(self._in_flight, (now + order.uniform(*LENGTHS), number))
+            if not self._in_flight:
                 return self
-            now, number = heapq.heappop(self._flight)
+            now, number = heapq.heappop(self._in_flight)
             self.history[number] = self.world.run(self.history[number], self.history)
             self.ended += 1
             if self.history[number].decision is None:
                 self._unjudged.add(number)
             self._decide()
-            look(self)
+            watch(self)
 
     # ---- what begins -------------------------------------------------------------------------------------------------
 
     def _next_attempt(self) -> int | None:
         """Return the attempt whose run begins now; None if one in flight has to end before."""
-        busy = {number for _, number in self._flight}
-        first, best = self.history[0], incumbent(self.history)
+        busy = {number for _, number in self._in_flight}
+        first, best = self.history[0], best_of(self.history)
         if first.decision is None or best is None:
-            begun = len(first.runs) + len(self._flight)
+            begun = len(first.runs) + len(self._in_flight)
             return 0 if begun < self.judge.calibration and (first.runs or not begun) else None
         undecided = [attempt for attempt in self.history if attempt.decision is None]
         waiting = (attempt.number for attempt in undecided if attempt.number not in busy | self._unjudged)

@@ -1,13 +1,14 @@
-"""How much can one box tell a later one? Every way that is known, from box to box, in each sandbox of this machine.
+"""How much can one sandbox tell a later one? Every way that is known, from sandbox to sandbox, in each kind that this
+machine has.
 
     python benchmarks/whispers.py [--quick] [--json FILE] [--sandbox NAME] [--handovers N] [--scoring-s S]
 
-A sender in one box moves a number that a receiver reads in the next (tests/whispering.py), beside handovers in which
-nothing is sent. The spread of these is the noise; the bits are log2(1 + what could be moved in a scoring / noise). A
-file that was read, or not, tells one bit where the receiver sees which: there the bits of a random message that
-arrive are counted, by their mutual information. Last, everything that a box shows is read before and after a box that
-did all that may be counted: no number may move with it except those that are listed here. Boxes at the same time, which
-can tell each other anything, are not tried.
+A sender in one sandbox moves a number that a receiver reads in the next (tests/whispering.py), beside handovers in
+which nothing is sent. The spread of these is the noise; the bits are log2(1 + what could be moved in a scoring /
+noise). A file that was read, or not, tells one bit where the receiver sees which: there the bits of a random message
+that arrive are counted, by their mutual information. Last, everything that a sandbox shows is read before and after a
+sandbox that did all that may be counted: no number may move with it except those that are listed here. Sandboxes at the
+same time, which can tell each other anything, are not tried.
 
 BOUNDS is what SECURITY.md admits. Exit code 1 where a way tells more than its bound, or a number is not listed. Flat
 keys of --json, each with the sandbox before it: NAME_bits and NAME_bits_s for each way, bits and bits_s for all of
@@ -32,17 +33,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import measure
-from cheats import boxes_of
+from cheats import sandboxes_of
 from measure import Count, Folder, Seconds
 
 from agent.files import read_tail
 from agent.lab import hardware
 from agent.runs.score import LEAST_LIMIT_S
-from agent.sandbox.box import Box
-from agent.sandbox.environment import boxed_env
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.environment import sandbox_env
 from agent.sandbox.places import View
 from agent.sandbox.process import MOST_LOG_BYTES
+from agent.sandbox.sandboxes import Sandbox
+from agent.sandbox.supervisor import limits_of_machine
 
 PROGRAM = measure.ROOT / "tests" / "whispering.py"
 # the most bits of one scoring, by sandbox
@@ -75,27 +76,27 @@ MOST_SAID = 4 << 20
 
 @dataclass(frozen=True)
 class Line:
-    """Lead from one box to the next: boxes of one sandbox, each with a fresh folder."""
+    """Lead from one sandbox to the next: sandboxes of one kind, each with a fresh folder."""
 
-    box: Box
+    sandbox: Sandbox
     folder: Path
 
     def run(self, *words: str) -> Any:
-        """Run the program in a box of its own, and return what it prints last. Raise Failed."""
+        """Run the program in a sandbox of its own, and return what it prints last. Raise Failed."""
         own = self.folder / "run"
         (own / "tmp").mkdir(parents=True)
         shutil.copyfile(PROGRAM, own / PROGRAM.name)
-        command = self.box.wrap([sys.executable, "-I", PROGRAM.name, *words], View(own))
+        command = self.sandbox.wrap([sys.executable, "-I", PROGRAM.name, *words], View(own))
         with (self.folder / f"{time.monotonic_ns()}.log").open("w+b") as log:  # the file stays, as in a night
-            done = subprocess.run(command, cwd=own, env=boxed_env(own, data=""), stdout=log, stderr=subprocess.STDOUT)
+            done = subprocess.run(command, cwd=own, env=sandbox_env(own, data=""), stdout=log, stderr=subprocess.STDOUT)
             said = read_tail(log, MOST_SAID).decode(errors="replace").rstrip()
         shutil.rmtree(own)
         if done.returncode:
-            raise measure.Failed(f"{self.box.name}, {' '.join(words)[:60]}: {said[-800:]}")
+            raise measure.Failed(f"{self.sandbox.name}, {' '.join(words)[:60]}: {said[-800:]}")
         return json.loads(said.rpartition("\n")[2])
 
     def changes(self, seconds: float, handovers: int) -> list[dict[str, int]]:
-        """Return by how much each number moves while a box does everything, once for each handover."""
+        """Return by how much each number moves while a sandbox does everything, once for each handover."""
         readings = [self.run("read")]
         for _ in range(handovers):
             self.run("send", "everything", str(seconds))
@@ -117,7 +118,7 @@ def bits_of_count(quiet: Sequence[int], sent: Sequence[int], share: float, most:
 
 
 def bits_of_marks(sent: str, heard: str) -> float:
-    """Return the mutual information of two strings of bits, all together; a box may show fewer files than bits."""
+    """Return the mutual information of two strings of bits, all together; a sandbox may show fewer files than bits."""
     sent, total = sent[: len(heard)], len(heard)
     pairs, ones, told = (Counter(each) for each in (zip(sent, heard, strict=True), sent, heard))
     information = sum(
@@ -163,7 +164,7 @@ def old_link(path: Path) -> None:
 
 
 def unlisted(line: Line, handovers: int, send_s: float) -> list[str]:
-    """Return the names of the numbers that move with what another box did, each time, and are not listed.
+    """Return the names of the numbers that move with what another sandbox did, each time, and are not listed.
 
     Those of COUNTS are: each has a bound of its own.
     """
@@ -211,21 +212,21 @@ def main(
     scoring_s: Seconds = LEAST_LIMIT_S,
     files: Count = 2000,
 ) -> measure.Flat:
-    """Whisper in every box.
+    """Whisper in every sandbox.
 
     Args:
         sandbox: which one
-        handovers: from one box to the next, for each way, with and without a message
+        handovers: from one sandbox to the next, for each way, with and without a message
         send_s: seconds that a sender works; what a scoring could send is estimated from it
         scoring_s: seconds that it has in a night
         files: that say a bit each
     """
-    boxes = boxes_of(sandbox)
-    if not boxes:
+    sandboxes = sandboxes_of(sandbox)
+    if not sandboxes:
         raise measure.Misuse(f"--sandbox {sandbox}: this machine has no such sandbox; name another")
     flat: measure.Flat = {"device": hardware.device_name()}
-    for name, box in boxes.items():
-        flat |= tried(name, Line(box, folder / name), handovers, send_s, scoring_s, files)
+    for name, each in sandboxes.items():
+        flat |= tried(name, Line(each, folder / name), handovers, send_s, scoring_s, files)
     return flat
 
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from agent.cli.ideas import IdeaFacts
 from agent.cli.machine import Check
 from agent.experiment import Findings
-from agent.proposers.source import Phase
+from agent.proposers.proposer import Phase
 from agent.view.answer import (
     LEFT_OUT,
     CompareAnswer,
@@ -53,7 +53,7 @@ USUAL = {  # what these keys mean in every answer
     "commit": "of its script",
     "device": "what it trains on",
     "seed": "of the run",
-    "source": "who proposed it",
+    "proposer": "who proposed it",
     "worker": "who executed it",
     "budget_s": "seconds of training in each run",
     "wall_s": "seconds by the harness's clock",
@@ -102,7 +102,7 @@ class ResultsAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmAnswer:
-    """What the latest dawn of a night has found; `confirm --show` answers the same, without a run."""
+    """What the latest confirmation of a night has found; `confirm --show` answers the same, without a run."""
 
     tag: str
     state: str  # finished, or unfinished: further runs would tell more
@@ -130,7 +130,7 @@ class PromptAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PagesAnswer:
-    """What an author who runs commands is told: without program, script, notes and task."""
+    """What a proposer who runs commands is told: without program, script, notes and task."""
 
     tag: str
     # what a script may call, device, text, noise, attempts, dials, edits, known ideas, in Markdown

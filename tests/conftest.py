@@ -55,7 +55,7 @@ TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 
 # Files go to whichever worker is free; by default those with few tests come last, and among them are the longest of
 # README's command.
 LONGEST = (
-    *("dawn", "cli", "night", "try", "cheats", "night_file", "ideas", "in_parallel", "box", "train_script"),
+    *("confirming", "cli", "night", "try", "cheats", "night_file", "ideas", "in_parallel", "sandboxes", "train_script"),
     *("charts", "process", "mcp", "limits_of_machine", "sampling", "prepare", "command", "chat", "serve", "pace"),
 )
 
@@ -126,7 +126,7 @@ def trained_night(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> 
 
 @pytest.fixture(autouse=True)
 def places_of_this_test() -> None:
-    """Have each test look for what a box shows: another may have pretended a different machine."""
+    """Have each test look for what a sandbox shows: another may have pretended a different machine."""
     places.system_places.cache_clear()
     places.python_places.cache_clear()
 

@@ -13,10 +13,10 @@ from agent.experiment import (
     Run,
     Score,
     Status,
-    incumbent,
+    best_of,
     packed,
 )
-from agent.judging.champion import Ablation
+from agent.judging.ablation import Ablation
 from agent.judging.early_stop import FRACTIONS, Finished
 from agent.script.dials import outline_of
 
@@ -28,9 +28,11 @@ def decided(status: Status, reason: str = "", gain_bpb: float | None = None, sur
     return Decision(PLAIN[status], reason, gain_bpb, sure)
 
 
-def scored_run(seed: int, val_bpb: float, *, dawn: int = 0, holdout: float | None = None) -> Run:
+def scored_run(seed: int, val_bpb: float, *, confirmation: int = 0, holdout: float | None = None) -> Run:
     other = None if holdout is None else Score(holdout, 1.0)
-    return Run(seed, Ending.FINISHED, 0, 1.0, None, "", Score(float(val_bpb), 1.0), dawn=dawn, holdout=other)
+    return Run(
+        seed, Ending.FINISHED, 0, 1.0, None, "", Score(float(val_bpb), 1.0), confirmation=confirmation, holdout=other
+    )
 
 
 def scored_attempt(
@@ -43,24 +45,26 @@ def scored_attempt(
     script: str = "",
     params: int | None = None,
     without: tuple[int, ...] = (),
-    dawn: tuple[float, ...] = (),
-    source: str = "",
+    confirmation: tuple[float, ...] = (),
+    proposer: str = "",
     title: str = "",
     merges: int | None = None,
 ) -> Attempt:
-    """Settled where it has a status; the runs at dawn come after the night's."""
+    """Settled where it has a status; the confirmation runs come after the night's."""
     runs = [scored_run(seed, value) for seed, value in enumerate(scores)]
-    runs += [scored_run(1000 + seed, value, dawn=1, holdout=value + 0.1) for seed, value in enumerate(dawn)]
+    runs += [
+        scored_run(1000 + seed, value, confirmation=1, holdout=value + 0.1) for seed, value in enumerate(confirmation)
+    ]
     runs = [replace(run, params=params) for run in runs]
     decisions = () if status is None else (Decision(kind or PLAIN[status], reason),)
-    proposal = Proposal(title, "", source, without=without, merges=merges, packed=packed(script))
+    proposal = Proposal(title, "", proposer, without=without, merges=merges, packed=packed(script))
     outline, settled = outline_of(script, "cpu"), status is not None
     return Attempt(number, parent, proposal, "", "c", tuple(runs), decisions, settled, outline=outline)
 
 
 def stopped_attempt(number: int, parent: int) -> Attempt:
     """Discarded in the middle of its run, since it would have been worse than its parent."""
-    words = "stopped early: its losses forecast a score of 1.550, above the incumbent's"
+    words = "stopped early: its losses forecast a score of 1.550, above the best script's"
     run = Run(0, Ending.HOPELESS, None, 0.5, None, words, forecast_bpb=1.55)
     decision = Decision(Kind.STOPPED_EARLY, run.last_lines, gain_bpb=-0.05)
     return Attempt(number, parent, Proposal("", "", ""), "", "c", (run,), (decision,), settled=True)
@@ -72,11 +76,11 @@ def finished(val_bpb: float, *, above: float = 0.0) -> Finished:
 
 
 def ablation(history: History) -> Ablation | None:
-    """The first dawn of the night's best script; None if that is attempt 0."""
-    best = incumbent(history)
+    """The first confirmation of the night's best script; None if that is attempt 0."""
+    best = best_of(history)
     return Ablation(history, best) if best is not None and best.number else None
 
 
 def findings(history: History) -> Findings | None:
-    dawn = ablation(history)
-    return None if dawn is None else dawn.findings()
+    confirmation = ablation(history)
+    return None if confirmation is None else confirmation.findings()

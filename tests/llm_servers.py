@@ -1,7 +1,7 @@
 """Serve the two APIs of language models on the loopback interface, and misbehave on request.
 
     with Server(says(EDIT), status(500), hangs()) as server:
-        LLM(Terms(llm=server.spec("openai")), …)
+        LLM(Options(llm=server.spec("openai")), …)
 
 Each request is answered by the next behaviour, the last one from then on. A behaviour is a function of a request and
 its handler, so that a test may write its own.

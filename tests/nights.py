@@ -20,7 +20,7 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import LOCAL, WHOLE, Attempt, Doing, Lease, Progress, Proposal, Terms, Work
+from agent.experiment import LOCAL, WHOLE, Attempt, DeviceSlot, Doing, Options, Progress, Proposal, Work
 from agent.judging.judges import Greedy
 from agent.night import opening
 from agent.night.limits import Limits
@@ -28,14 +28,14 @@ from agent.night.lock import Stop
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.pools.pool import LocalPool
-from agent.proposers.source import Briefing, Source
+from agent.proposers.proposer import Briefing, Proposer
 from agent.records.journal import Journal
 from agent.records.place import Place, known_night
 from agent.runs.fixed import probe
 from agent.runs.runner import Runner
 from agent.sandbox import landlock
-from agent.sandbox.box import Box, Bubblewrap, Landlock, candidates, choose
-from agent.sandbox.keeper import ResourceLimits, limits_of_machine
+from agent.sandbox.sandboxes import Bubblewrap, Landlock, Sandbox, candidates, choose
+from agent.sandbox.supervisor import ResourceLimits, limits_of_machine
 from agent.script.contract import fixed_files
 
 PROJECT = Path(__file__).parents[1]
@@ -170,10 +170,10 @@ def options_of(*words: str) -> dict[str, Any]:
     return dict(app.parse_args(list(words[1:]), exit_on_error=False, print_error=False)[1].arguments)
 
 
-def terms_of(*words: str) -> dict[str, Any]:
-    """The terms that the words of `run` name."""
+def named_options(*words: str) -> dict[str, Any]:
+    """The options that the words of `run` name."""
     given = options_of("run", *words)
-    return {name: value for part in ("night", "more") if part in given for name, value in given[part].terms.items()}
+    return {name: value for part in ("night", "more") if part in given for name, value in given[part].named.items()}
 
 
 @contextlib.contextmanager
@@ -201,13 +201,13 @@ def python_path(first: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Scripted(Source):
+class Scripted(Proposer):
     """Proposes what it was given, each once."""
 
     scripts: Sequence[str]
     name = "scripted"
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         number = briefing.number
         if number > len(self.scripts):
             raise Exhausted("no more scripts")
@@ -246,7 +246,7 @@ def scripted_context(
     scripts: Sequence[str],
     *,
     allowance_s: float | None = 60.0,
-    sandbox: str | Box = "off",
+    sandbox: str | Sandbox = "off",
     confirm: int = 0,
     plausible_gain: float = 1.0,
     early_stop: bool = False,
@@ -254,13 +254,13 @@ def scripted_context(
 ) -> Iterator[NightContext]:
     place = Place.of(root / "train_mlx.py")
     mode = sandbox if isinstance(sandbox, str) else "auto"
-    terms = Terms("greedy", confirm, 100 * plausible_gain, allowance_s, mode, early_stop)
+    options = Options("greedy", confirm, 100 * plausible_gain, allowance_s, mode, early_stop)
     with mock.patch.object(opening, "probe", asked_once):
-        night = opening.open_night(opening.Request(place, tag, budget_s), known_night(place, tag), terms, None)
+        night = opening.open_night(opening.Request(place, tag, budget_s), known_night(place, tag), options, None)
     stop, watcher = Stop(place.folder(tag)), Quiet()
-    box = choose(sandbox) if isinstance(sandbox, str) else sandbox
+    sandbox = choose(sandbox) if isinstance(sandbox, str) else sandbox
     limits = limits_of_machine()
-    runner = Runner(night, place.folder(tag), box, limits, lambda: stop.now, watcher.progressed)
+    runner = Runner(night, place.folder(tag), sandbox, limits, lambda: stop.now, watcher.progressed)
     with Journal.resume(place.journal(tag)) as journal, contextlib.closing(LocalPool([runner])) as pool:
         yield NightContext(place, journal, runner, pool, [Scripted(scripts)], Greedy(confirm), watcher, stop, Limits())
 
@@ -275,16 +275,16 @@ def asked_once(
     folder: Path,
     data: str | None = None,
     dataset: str | None = None,
-    lease: Lease = WHOLE,
+    slot: DeviceSlot = WHOLE,
     used_in: Path | None = None,
 ) -> dict[str, Any]:
     """As probe(), which imports MLX in a process; every question is asked once."""
     settings = tuple(
         sorted(pair for pair in os.environ.items() if pair[0].startswith(("NIGHTSHIFT_", "MLX_", "CUDA_")))
     )
-    asked = (data, dataset, lease, settings, (folder / "prepare.py").read_bytes())
+    asked = (data, dataset, slot, settings, (folder / "prepare.py").read_bytes())
     if asked not in ANSWERS:
-        ANSWERS[asked] = probe(folder, data, dataset, lease, used_in)
+        ANSWERS[asked] = probe(folder, data, dataset, slot, used_in)
     return dict(ANSWERS[asked])
 
 
@@ -325,25 +325,29 @@ def run_script(data: Path, *options: str, script: Path = SCRIPT) -> subprocess.C
 
 def with_dials(tmp_path: Path, **values: object) -> Path:
     """The script with some dials overwritten, as an edit would."""
-    source = SCRIPT.read_text()
+    text = SCRIPT.read_text()
     marker = "# ---------------------------------------------------------------------------\n# The model"
-    assert marker in source
+    assert marker in text
     dials = "".join(f"{name} = {value!r}\n" for name, value in values.items())
     path = tmp_path / "train_mlx.py"
-    path.write_text(source.replace(marker, dials + marker))
+    path.write_text(text.replace(marker, dials + marker))
     return path
 
 
 def bubblewrap() -> Bubblewrap | None:
     """Return bubblewrap with the most isolation that works here."""
-    boxes = [box for box in candidates() if isinstance(box, Bubblewrap)] if shutil.which("bwrap") else []
+    sandboxes = (
+        [sandbox for sandbox in candidates() if isinstance(sandbox, Bubblewrap)] if shutil.which("bwrap") else []
+    )
     nothing = ("--ro-bind", "/", "/", "--", "/bin/true")
-    return next((box for box in boxes if subprocess.run([*box.namespaces(), *nothing]).returncode == 0), None)
+    return next(
+        (sandbox for sandbox in sandboxes if subprocess.run([*sandbox.namespaces(), *nothing]).returncode == 0), None
+    )
 
 
 def kernels_own() -> Landlock | None:
     return Landlock(landlock.abi()) if landlock.abi() else None
 
 
-def usable(box: Box | None) -> Box:
-    return box or pytest.skip("this box does not work here")
+def usable(sandbox: Sandbox | None) -> Sandbox:
+    return sandbox or pytest.skip("this sandbox does not work here")

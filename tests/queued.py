@@ -7,8 +7,8 @@ from judged import decided
 from samples import NIGHT
 
 from agent.experiment import Attempt, Proposal, Status, packed
+from agent.proposers.proposer import Briefing
 from agent.proposers.queue import submit, waiting
-from agent.proposers.source import Briefing
 from agent.script.dials import outline_of
 
 SCRIPT = """\
@@ -44,8 +44,8 @@ def patch(before: str, after: str, name: str = "train_mlx.py", a: str = "a/", b:
     return "\n".join(lines) + "\n"
 
 
-def tried(number: int, edit: str | Proposal, source: str = "queue", status: Status = Status.DISCARD) -> Attempt:
-    proposal = edit if isinstance(edit, Proposal) else Proposal("", "", source, packed=packed(edit))
+def tried(number: int, edit: str | Proposal, proposer: str = "queue", status: Status = Status.DISCARD) -> Attempt:
+    proposal = edit if isinstance(edit, Proposal) else Proposal("", "", proposer, packed=packed(edit))
     outline = outline_of(proposal.script, "cpu")
     return Attempt(number, 0 if number else None, proposal, NOW, "c", (), (decided(status, ""),), True, outline=outline)
 

@@ -13,7 +13,7 @@ from agent.experiment import (
     Ask,
     Attempt,
     Audit,
-    Dawn,
+    Confirmation,
     Decision,
     Doing,
     DryRun,
@@ -48,7 +48,7 @@ RUN = Run(
 )  # fmt: skip
 SIGMA_BPB = 0.004
 DIALS = ("MATRIX_LR", "WARMUP", "DEPTH", "WEIGHT_DECAY", "WINDOW")
-SOURCES = ("search", "catalogue: smear", "openai:gpt-5")
+PROPOSERS = ("search", "catalogue: smear", "openai:gpt-5")
 HOSTILE = (
     "<script>alert(1)</script>",
     "\"quotes\" & 'more' </td></tr></text></svg><svg onload=alert(1)>",
@@ -108,7 +108,7 @@ def attempt(
     sure: float | None = None,
     runs: Sequence[Run] | None = None,
     decisions: Sequence[Decision] = (),
-    source: str = "search",
+    proposer: str = "search",
     script: str = "",
     merges: int | None = None,
     without: tuple[int, ...] = (),
@@ -122,7 +122,7 @@ def attempt(
         Run(seed, ending, 0, 300.0, summary, "", Score(val_bpb, 5.0), params=(1 + number % 7) * 10**6)
         for seed in range(seeds)
     ]
-    proposal = Proposal(title, "It might help.", source, without=without, merges=merges, packed=packed(script))
+    proposal = Proposal(title, "It might help.", proposer, without=without, merges=merges, packed=packed(script))
     facts = {"parent": 0 if number else None, "started": NIGHT.started} | more
     every = tuple(equal if runs is None else runs)
     facts["outline"] = outline_of(script, "cpu")
@@ -136,18 +136,22 @@ def revoked(number: int, val_bpb: float, after: int) -> Attempt:
     return attempt(number, Kind.REVOKED, val_bpb, "revoked edit", decisions=(kept, lost))
 
 
-def night(*attempts: Attempt, sigma_bpb: float | None = SIGMA_BPB, dawn: Findings | None = None, **more: Any) -> Record:
+def night(
+    *attempts: Attempt, sigma_bpb: float | None = SIGMA_BPB, confirmation: Findings | None = None, **more: Any
+) -> Record:
     """The record of a night with these attempts; more: fields of the night or of its record."""
     noise = None if sigma_bpb is None else Noise(sigma_bpb, 3, 0.01)
     made = replace(NIGHT, budget_s=300.0, branch="refs/heads/experiments/5min-t", started=NIGHT.started)
-    return changed(Record(made, attempts, noise=noise), dawn=dawn, **more)
+    return changed(Record(made, attempts, noise=noise), confirmation=confirmation, **more)
 
 
 def changed(record: Record, **more: Any) -> Record:
-    """A night with other fields of its own or of its `Night`; dawn: what one found, or None; turned: by its edits."""
-    if "dawn" in more:
-        found = more.pop("dawn")
-        more["dawns"] = () if found is None else (Dawn(1, found.champion, 4, NIGHT.started, findings=found),)
+    """A night with other fields of its own or of its `Night`; confirmation: what it found; turned: by its edits."""
+    if "confirmation" in more:
+        found = more.pop("confirmation")
+        more["confirmations"] = (
+            () if found is None else (Confirmation(1, found.best, 4, NIGHT.started, findings=found),)
+        )
     if "turned" in more:
         more["attempts"] = with_dials(more.get("attempts", record.attempts), more.pop("turned"))
     own = {name: more.pop(name) for name in [field.name for field in fields(Record)] if name in more}
@@ -165,9 +169,9 @@ def with_dials(attempts: Sequence[Attempt], turned: Mapping[int, Turned]) -> tup
     return tuple(replace(attempt, outline=Outline(own)) for attempt, own in zip(attempts, dials, strict=True))
 
 
-def findings(honest: Interval | None, *, champion: int, **more: Any) -> Findings:
-    """What a dawn found: it confirmed the champion."""
-    made = Findings(champion, champion, 0.1, 0.09, honest, honest, (), (), None, None)
+def findings(honest: Interval | None, *, best: int, **more: Any) -> Findings:
+    """What a confirmation found: it confirmed the best script."""
+    made = Findings(best, best, 0.1, 0.09, honest, honest, (), (), None, None)
     return replace(made, **more)
 
 
@@ -181,7 +185,7 @@ def every_outcome() -> Record:
         attempt(0, Kind.BASELINE, 1.2, "baseline", seeds=3),
         attempt(1, Kind.WORSE, 1.22, gain_bpb=-0.02, sure=0.1),
         attempt(2, Kind.KEPT, 1.15, "a wider MLP", gain_bpb=0.05, sure=0.99),
-        attempt(3, Kind.PROVISIONAL, 1.11, "a longer warm-up", gain_bpb=0.04, sure=0.9, parent=2, source="llm:a"),
+        attempt(3, Kind.PROVISIONAL, 1.11, "a longer warm-up", gain_bpb=0.04, sure=0.9, parent=2, proposer="llm:a"),
         attempt(4, Kind.CRASHED, None),
         revoked(5, 1.09, after=7),
         attempt(6, Kind.QUARANTINED, 0.3),
@@ -189,7 +193,7 @@ def every_outcome() -> Record:
         attempt(8, Kind.STOPPED_EARLY, None),
         attempt(9, None, None),
         asks=asks,
-        dawn=findings(Interval(0.08, 0.07, 0.09), champion=3),
+        confirmation=findings(Interval(0.08, 0.07, 0.09), best=3),
         turned={
             1: {"DEPTH": (4, 2), "MATRIX_LR": (0.04, 0.3)}, 2: {"DEPTH": (4, 6)}, 4: {"DEPTH": (4, 8)},
             7: {"MATRIX_LR": (0.04, 0.001)},
@@ -200,12 +204,12 @@ def every_outcome() -> Record:
 def long_night(size: int, titles: Sequence[str] = ()) -> Record:
     """A night of so many attempts, each an edit of the best before it; the first ones have these titles."""
     rng, best, best_bpb, turned = random.Random("t"), 0, 1.2, {}
-    attempts = [attempt(0, Kind.BASELINE, 1.2, "baseline", seeds=3, source="you")]
+    attempts = [attempt(0, Kind.BASELINE, 1.2, "baseline", seeds=3, proposer="you")]
     for number in range(1, size):
         dial, value = DIALS[number % 5], round(0.02 + 0.001 * number, 3)
         turned[number] = {dial: (0.02, value)}
         title = titles[number - 1] if number <= len(titles) else f"{dial} 0.02 → {value} ({number})"
-        facts: dict[str, Any] = {"title": title, "source": SOURCES[number % 3], "parent": best}
+        facts: dict[str, Any] = {"title": title, "proposer": PROPOSERS[number % 3], "parent": best}
         gain_bpb = rng.gauss(-0.004 if number > 60 else -0.002, SIGMA_BPB)
         if number % 17 == 0:
             attempts.append(attempt(number, Kind.CRASHED, **facts))
@@ -215,8 +219,8 @@ def long_night(size: int, titles: Sequence[str] = ()) -> Record:
             best, best_bpb = number, best_bpb - gain_bpb
             attempts.append(attempt(number, Kind.KEPT, best_bpb, seeds=2, gain_bpb=gain_bpb, sure=0.99, **facts))
     gain_bpb = 1.2 - best_bpb
-    honest = findings(Interval(0.8 * gain_bpb, 0.6 * gain_bpb, gain_bpb), champion=best) if best else None
-    return night(*attempts, dawn=honest, turned=turned, device="Apple M3 Max")
+    honest = findings(Interval(0.8 * gain_bpb, 0.6 * gain_bpb, gain_bpb), best=best) if best else None
+    return night(*attempts, confirmation=honest, turned=turned, device="Apple M3 Max")
 
 
 # ---- in a journal ----------------------------------------------------------------------------------------------------
@@ -226,14 +230,15 @@ def enter(journal: Journal, attempt: Attempt, *decisions: Decision) -> None:
     """Write an attempt into a journal, with these decisions one after another, or its own."""
     journal.add_attempt(attempt.number, attempt.parent, attempt.proposal, "2026-01-02T03:04:05Z")
     for run in attempt.runs:
-        journal.end_run(journal.start_run(attempt.number, run.seed, dawn=run.dawn), run)
+        journal.end_run(journal.start_run(attempt.number, run.seed, confirmation=run.confirmation), run)
     for decision in decisions or attempt.decisions:
         journal.record_decision(attempt.number, decision)
         journal.settle(attempt.number)
 
 
 def record_night(place: Place) -> None:
-    """Record the night t: an edit is kept, another on top of it revoked later, one crashes, one cheats; and a dawn."""
+    """Record the night t: an edit is kept, another on top of it revoked later, one crashes, one cheats; a
+    confirmation."""
     deeper, wider = "DEPTH = 6\nWIDTH = 64\n", "DEPTH = 6\nWIDTH = 128\n"
     with Journal.create(place.journal("t"), NIGHT) as journal:
 
@@ -245,7 +250,7 @@ def record_night(place: Place) -> None:
         lucky = a_run(0, 1.37, PASSED, params=200)
         add(2, Kind.PROVISIONAL, "WIDTH 64 → 128", wider, lucky, parent=1, gain_bpb=0.04, sure=0.9)
         crash = Run(0, Ending.CRASHED, 1, 3.0, None, f"a log\n{HOSTILE_WORDS}")
-        add(3, Kind.CRASHED, HOSTILE_WORDS, "DEPTH = 9\n", crash, parent=2, words="exit code 1", source="llm:a")
+        add(3, Kind.CRASHED, HOSTILE_WORDS, "DEPTH = 9\n", crash, parent=2, words="exit code 1", proposer="llm:a")
         journal.record_ask(Ask(3, "llm:a", "2026-01-02T04:00:00Z", 5.0, "a", 1000, 50, 0.25))
         journal.record_ask(Ask(3, "llm:a", "2026-01-02T04:00:00Z", 7.0, "a", usd=0.5, failure=HOSTILE_WORDS))
         journal.record_decision(2, Decision(Kind.REVOKED, "revoked: luck", 0.01, 0.5))
@@ -255,13 +260,13 @@ def record_night(place: Place) -> None:
         words = "audit: 3 of 4 positions are wrong"
         add(5, Kind.FAILED_AUDIT, "peeks", "DEPTH = 7\n", a_run(0, 0.2, PEEKS), parent=4, words=words, gain_bpb=1.0)
         add(6, Kind.CRASHED, "later", "DEPTH = 8\n", Run(0, Ending.SLEPT, None, 20.0, None, ""), parent=4)
-        journal.make_void([6], "the machine slept")
-        add(7, Kind.WORSE, "#4 without #1", "A = 1", parent=4, source="dawn", without=(1,))
+        journal.invalidate([6], "the machine slept")
+        add(7, Kind.WORSE, "#4 without #1", "A = 1", parent=4, proposer="confirmation", without=(1,))
         for number, scores in ((0, (1.51, 1.49)), (4, (1.32, 1.30)), (7, (1.40, 1.41))):
             for seed, val_bpb in enumerate(scores, 1000):
-                at_dawn = a_run(seed, val_bpb, dawn=1, holdout=Score(val_bpb + 0.1, 1.0))
-                journal.end_run(journal.start_run(number, seed, dawn=1), at_dawn)
-        journal.put_dawn(Dawn(1, 4, 2, "2026-01-02T05:00:00Z", "2026-01-02T06:00:00Z", FOUND))
+                confirming = a_run(seed, val_bpb, confirmation=1, holdout=Score(val_bpb + 0.1, 1.0))
+                journal.end_run(journal.start_run(number, seed, confirmation=1), confirming)
+        journal.put_confirmation(Confirmation(1, 4, 2, "2026-01-02T05:00:00Z", "2026-01-02T06:00:00Z", FOUND))
         journal.record_facts(noise=noise(journal.attempts()))
 
 
@@ -279,10 +284,10 @@ def record_nights(root: Path, **titles: tuple[str, ...]) -> Place:
     return place
 
 
-def record_crew(place: Place, doing: Mapping[str, Doing], tag: str = "t") -> None:
+def record_workers(place: Place, doing: Mapping[str, Doing], tag: str = "t") -> None:
     """A night of which each worker has run attempt 0 once, and does this with an attempt of its own now."""
-    terms = replace(NIGHT.terms, workers=len(doing))
-    night = replace(NIGHT, tag=tag, terms=terms, started="2026-01-03T03:04:05Z")
+    options = replace(NIGHT.options, workers=len(doing))
+    night = replace(NIGHT, tag=tag, options=options, started="2026-01-03T03:04:05Z")
     with Journal.create(place.journal(tag), night) as journal:
         journal.record_call()
         journal.add_attempt(0, None, Proposal.of(unigram(), "baseline", "", "you"), utc_now())

@@ -1,8 +1,8 @@
-"""The nouns: who is the incumbent, what may be void, and how sure a difference is."""
+"""The nouns: who is the best script, what may be invalid, and how sure a difference is."""
 
 import pytest
 
-from agent.experiment import Attempt, Decision, Ending, Interval, Kind, Proposal, Run, incumbent, kept
+from agent.experiment import Attempt, Decision, Ending, Interval, Kind, Proposal, Run, best_of, kept
 
 PROPOSAL = Proposal("title", "why", "you")
 
@@ -13,10 +13,10 @@ def decided(number: int, *decisions: tuple[int, Kind]) -> Attempt:
     return Attempt(number, 0, PROPOSAL, "", "c", (), recorded, True)
 
 
-def test_the_incumbent_is_the_latest_keep_by_decision():
+def test_the_best_script_is_the_latest_keep_by_decision():
     """Attempts may end in any order."""
     history = [decided(0, (1, Kind.BASELINE)), decided(1, (3, Kind.KEPT)), decided(2, (2, Kind.KEPT))]
-    assert incumbent(history) == history[1]
+    assert best_of(history) == history[1]
     history[0] = decided(0, (1, Kind.BASELINE), (4, Kind.REVOKED), (5, Kind.CONFIRMED))
     assert [attempt.number for attempt in kept(history)] == [2, 1, 0]
     history[1] = decided(1, (3, Kind.KEPT), (6, Kind.REVOKED))
@@ -29,23 +29,23 @@ def ran(number: int, *endings: tuple[Ending, int]) -> Attempt:
     return Attempt(number, None, PROPOSAL, "", "c", runs)
 
 
-SPOILT, AGAIN, COUNTED = (Ending.SPOILT, 0), (Ending.SPOILT, 1), [(Ending.FINISHED, seed) for seed in range(4)]
+INVALID, AGAIN, COUNTED = (Ending.INVALID, 0), (Ending.INVALID, 1), [(Ending.FINISHED, seed) for seed in range(4)]
 
 
 @pytest.mark.parametrize(
     ("number", "endings", "seed", "may"),
     [
-        (1, [SPOILT], 0, False),
-        (1, [SPOILT, COUNTED[0]], 1, False),
-        (1, [SPOILT, *COUNTED], 4, True),  # one more for each four that counted
-        (1, [SPOILT, AGAIN, *COUNTED], 4, False),
+        (1, [INVALID], 0, False),
+        (1, [INVALID, COUNTED[0]], 1, False),
+        (1, [INVALID, *COUNTED], 4, True),  # one more for each four that counted
+        (1, [INVALID, AGAIN, *COUNTED], 4, False),
         (1, [(Ending.SLEPT, 0), (Ending.LOST, 0)], 0, True),  # those no script can cause
-        (0, [SPOILT, SPOILT, AGAIN], 0, True),  # the user's own script is not suspected
-        (0, [SPOILT, SPOILT, SPOILT], 0, False),
+        (0, [INVALID, INVALID, AGAIN], 0, True),  # the user's own script is not suspected
+        (0, [INVALID, INVALID, INVALID], 0, False),
     ],
 )
-def test_an_edit_has_one_void_run_and_one_more_for_each_four_that_counted(number, endings, seed, may):
-    assert ran(number, *endings).may_be_void(seed) is may
+def test_an_edit_has_one_invalid_run_and_one_more_for_each_four_that_counted(number, endings, seed, may):
+    assert ran(number, *endings).may_be_repeated(seed) is may
 
 
 def test_fresh_seeds_of_two_scripts_give_welchs_interval():

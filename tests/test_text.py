@@ -69,5 +69,5 @@ def test_hostile_text_is_harmless_on_every_way_to_a_screen():
     assert table_lines([Column("title")], [[hostile]])[1] == seen
     assert fact_lines("title", hostile)[0].plain == f"title       {seen}"
     made = Proposal.of("", hostile, "h" * 10**6, "")
-    assert (made.title, len(made.hypothesis), made.source) == (seen, 4000, "unknown")
+    assert (made.title, len(made.hypothesis), made.proposer) == (seen, 4000, "unknown")
     assert one_line(hostile, 80) == seen

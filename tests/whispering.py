@@ -1,6 +1,6 @@
-"""Whisper from one box to the next: the program that benchmarks/whispers.py runs in both. It needs no other file.
+"""Whisper from one sandbox to the next: the program that benchmarks/whispers.py runs in both. It needs no other file.
 
-python whispering.py read [known]    print what this box shows, as JSON: a number under each name
+python whispering.py read [known]    print what this sandbox shows, as JSON: a number under each name
 python whispering.py send NAME S     do for S seconds what moves a number, and print how often
 python whispering.py mark WAY BITS   use the files of a list whose bit is 1
 python whispering.py marks WAY N     print the bits that the first N files of that list show
@@ -39,11 +39,11 @@ THREADS = 64
 LOOP = 1_000_000
 
 
-# ---- what a box shows ------------------------------------------------------------------------------------------------
+# ---- what a sandbox shows --------------------------------------------------------------------------------------------
 
 
 def readings(*, all_of_them: bool) -> dict[str, int]:
-    """Return the numbers by which boxes are known to tell something, or all that can be read."""
+    """Return the numbers by which sandboxes are known to tell something, or all that can be read."""
     with closing(socket.socket(socket.AF_UNIX)) as own:
         descriptors = {"pipe": os.pipe()[0], "memory": os.memfd_create(""), "socket": own.fileno()}
         known = {
@@ -342,7 +342,8 @@ WAYS: Mapping[str, tuple[Callable[[], Iterator[str]], Callable[[str], object], C
 
 
 def listed(way: str, most: int) -> list[str]:
-    """Return the same files in each box, of each few neighbours one: the kernel reads the folders of all of them."""
+    """Return the same files in each sandbox, of each few neighbours one: the kernel reads the folders of all of
+    them."""
     paths = list(islice(WAYS[way][0](), 4 * most))
     random.Random(len(paths)).shuffle(paths)
     return paths[:most]

@@ -34,7 +34,7 @@ def export(
     (docs/taking.md).
 
     record: the night as small text files that can be committed: its facts, its attempts without their scripts, its best
-    script's diff, dawn's findings. Later nights learn from the records in experiments/shipped/.
+    script's diff, the confirmation's findings. Later nights learn from the records in experiments/shipped/.
 
     Args:
         format: csv, parquet, jsonl, trackio, mlx-lm or record

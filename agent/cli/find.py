@@ -103,7 +103,7 @@ def no_night(place: Place, tag: str, tags: Sequence[str]) -> NightError:
         return NightError(f"{tag!r} is an attempt, and this command is about a whole night; {whole}; or see: {see}")
     if valid_tag(tag):
         check_unpacked(place, tag)
-        if tag in tags_in(place.ledger):
+        if tag in tags_in(place.results):
             see = typed("results", tag)
             return NightError(f"of night {tag} only its rows in results.tsv are here; see them with: {see}")
     return NightError(f"no night {tag} is here; known nights: {', '.join(tags) or 'none'}")
@@ -147,7 +147,7 @@ def attempt_meant(text: str) -> Meant:
     """Return the attempt of this address with its night, of a tag alone its best; raise NightError without any."""
     tag, which = parts(text)
     place = place_meant(tag)
-    if which is None and not is_known(place, text) and text not in (*packed_tags(place), *tags_in(place.ledger)):
+    if which is None and not is_known(place, text) and text not in (*packed_tags(place), *tags_in(place.results)):
         raise NightError(
             f"{text!r} is neither an attempt (a number, {BEST} or {CONFIRMED}; of another night: TAG:4, "
             f"TAG:{BEST}) nor a night; known nights: {', '.join(known_tags(place)) or 'none'}"
@@ -166,7 +166,7 @@ def attempt_in(record: Record, which: str) -> Attempt:
         findings = record.findings
         confirmed = record.attempt(findings.script) if findings is not None else None
         if confirmed is None:
-            why = "not confirmed yet" if findings is None else "not confirmed by its dawn"
+            why = "not confirmed yet" if findings is None else "not confirmed by its confirmation"
             remedy = f"; where no night runs, measure it with: {typed('confirm', record.tag)}" if record.is_here else ""
             raise NothingYet(f"the best script of night {record.tag} is {why}{remedy}")
         return confirmed

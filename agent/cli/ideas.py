@@ -13,12 +13,12 @@ from agent.experiment import Night
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
 from agent.lab.hardware import has_cuda_build
-from agent.night.ideas import briefing_of
+from agent.night.proposals import briefing_of
 from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.catalogue.evidence import Measurement, Prospect
 from agent.proposers.catalogue.files import KnownIdea
 from agent.proposers.prompts import compose, facts_page
-from agent.proposers.source import Left
+from agent.proposers.proposer import Left
 from agent.records.place import Place, past_nights, read_night, read_script
 from agent.records.record import Record
 from agent.text import harmless_lines, percent_sure
@@ -177,7 +177,7 @@ def prompt(tag: str | None = None, /, *, facts: bool = False) -> Answer:
     if facts:
         page = facts_page(briefing)
         return Answer({"tag": tag, "facts": page}, lambda: print_text(page.rstrip()))
-    # After a crash, the edit's own source is first asked for a repair. This is the question for all other cases.
+    # After a crash, the edit's own proposer is first asked for a repair. This is the question for all other cases.
     question = compose(briefing)
     system, user = question.system, question.messages[0]
     parts = {"tag": tag, "system": system, "user": user, "stable_chars": question.stable_chars}

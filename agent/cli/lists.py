@@ -1,4 +1,4 @@
-"""List the attempts of the ledger, and all nights: nightshift results, nightshift nights."""
+"""List the rows of results.tsv, and all nights: nightshift results, nightshift nights."""
 
 import os
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from agent.errors import NightError, NothingYet
 from agent.git import valid_tag
 from agent.invocation import typed
 from agent.night.lock import is_held
-from agent.records import results as ledger
+from agent.records import results as results_tsv
 from agent.records.place import Place, known_tags, read_night
 from agent.records.record import Record
 from agent.records.shipped import DAMAGED
@@ -23,7 +23,8 @@ from agent.view.answer import Answer, ListedNight, NightsAnswer, Stage
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
 
 NUMBERS = frozenset({
-    *("attempt", "seeds", "dawn_seeds", "val_bpb", "val_bpb_std", "gain_bpb", "sure", "dawn_bpb", "holdout_bpb"),
+    *("attempt", "seeds", "confirmation_seeds", "val_bpb", "val_bpb_std", "gain_bpb", "sure"),
+    *("confirmation_bpb", "holdout_bpb"),
     *("memory_gb", "tokens_M", "params_M", "train_s", "wall_s"),
 })  # fmt: skip
 NIGHT_COLUMNS = (
@@ -49,15 +50,15 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
     place = place_meant(tag)
     # a running night writes it itself: an older rendering must not overwrite the newer
     is_running = is_held(place.repo.common_dir)
-    text = ledger.read_ledger(place.ledger) if is_running else ledger.write_ledger(place, to_read=True)
-    tags, rows = place.tags(), ledger.rows_in(text)
+    text = results_tsv.read_results(place.results) if is_running else results_tsv.write_results(place, to_read=True)
+    tags, rows = place.tags(), results_tsv.rows_in(text)
     shown = None if all else tag or next(iter(tags[::-1]), None)
     rows = [row for row in rows if shown in (None, row.get("tag"))]
     if not rows:
         if tag is not None and tag not in tags:
             if is_known(place, tag):
                 raise NothingYet(f"results.tsv has no row of night {tag}; see: {typed('report', tag)}")
-            raise no_night(place, tag, sorted(ledger.tags_in(place.ledger)))
+            raise no_night(place, tag, sorted(results_tsv.tags_in(place.results)))
         if not tags:
             raise none_yet(place)
         if shown in tags:
@@ -80,15 +81,15 @@ def _records(place: Place, tags: Collection[str]) -> dict[str, Record]:
     return records
 
 
-def typed_row(row: ledger.Row) -> dict[str, object]:
+def typed_row(row: results_tsv.Row) -> dict[str, object]:
     """Return a row with numbers for its columns of numbers, and None for an empty cell."""
-    return {column: _value(column, row.get(column, "")) for column in ledger.COLUMNS}
+    return {column: _value(column, row.get(column, "")) for column in results_tsv.COLUMNS}
 
 
 def _value(column: str, cell: str) -> str | float | None:
     if column not in NUMBERS:
         return cell or None
-    return int(cell) if cell.isdecimal() else ledger.number_of(cell)
+    return int(cell) if cell.isdecimal() else results_tsv.number_of(cell)
 
 
 # ---- nights ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Look at the machine: nightshift doctor, a line a check, and nightshift profile."""
+"""Check the machine: nightshift doctor, a line a check, and nightshift profile."""
 
 import json
 import os
@@ -19,15 +19,15 @@ from agent.cli.options import SCRIPT, PositiveInt, Seed, UserPath
 from agent.errors import MachineError, NightshiftError
 from agent.files import MIN_FREE_BYTES
 from agent.invocation import command_for, install_command, own_python, typed, typed_python
-from agent.pools.leases import gpus_of_machine, gpus_unused
+from agent.pools.device_slots import gpus_of_machine, gpus_unused
 from agent.records.place import Place, read_script
-from agent.sandbox.box import choose
 from agent.sandbox.crash import why_crashed
+from agent.sandbox.sandboxes import choose
 from agent.script.contract import fixed_files
 from agent.view.answer import Answer
 from agent.view.screen import print_folded, print_lines
 
-LOOK_S = 120  # a first import of MLX on a slow disk
+IMPORT_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
 
 # Asked of a short process each: a broken MLX must not take the doctor with it.
@@ -125,7 +125,7 @@ def _device() -> Iterator[Check]:
     if not isinstance(device, dict):
         remedy = None if "NIGHTSHIFT_CACHE" in device else f"install it: {mlx_command}"
         yield Check("mlx", False, f"MLX does not run ({device})", remedy)
-        return  # a box is tried with a program that imports MLX
+        return  # a sandbox is tried with a program that imports MLX
     kind, gflops, has_kernels = device["kind"], device["gflops"], device["has_kernels"]
     yield Check("mlx", True, f"MLX {device['mlx']} on {device['name']} ({kind})")
     yield from gpus() if kind == "cuda" else ()
@@ -136,10 +136,10 @@ def _device() -> Iterator[Check]:
     needs = "a C compiler such as gcc" if kind == "cpu" else "NVRTC, which comes with MLX's CUDA build"
     trains = "compiled for this device" if has_kernels else "none of our own, plain MLX trains"
     yield Check("kernels", has_kernels or kind == "metal", f"kernels: {trains}", f"install {needs}", essential=False)
-    box = choose()
-    gaps = f"; not covered: {', '.join(box.uncovered)}" if box.uncovered else ""
+    sandbox = choose()
+    gaps = f"; not covered: {', '.join(sandbox.uncovered)}" if sandbox.uncovered else ""
     remedy = "on Linux install bubblewrap: apt install bubblewrap, dnf install bubblewrap …"
-    yield Check("sandbox", not gaps, f"sandbox: {box.name}{gaps}", remedy, essential=False)
+    yield Check("sandbox", not gaps, f"sandbox: {sandbox.name}{gaps}", remedy, essential=False)
 
 
 def gpus() -> Iterator[Check]:
@@ -179,9 +179,9 @@ def ask(program: str, folder: Path | None = None) -> Any:
     """Run a short Python program in a folder; return the JSON that it prints, or why it crashed."""
     command = own_python(program.strip())
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=LOOK_S, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=IMPORT_S, check=False)
     except subprocess.TimeoutExpired:
-        return f"no answer within {LOOK_S} s"
+        return f"no answer within {IMPORT_S} s"
     if done.returncode == 0:
         return json.loads(done.stdout)
     return why_crashed(done.stderr.decode(errors="replace"), done.returncode) or f"exit code {done.returncode}"

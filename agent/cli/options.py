@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import ArgumentCollection, Group, Parameter, Token
 
 from agent import invocation
-from agent.experiment import Terms
+from agent.experiment import Options
 from agent.judging.judges import JUDGES
 from agent.lab.hardware import user_path
 from agent.lab.numbers import decimal, whole
@@ -80,17 +80,17 @@ def _grouped(title: str) -> Parameter:
 
 JUDGING, SAFETY = _grouped("Judging"), _grouped("Safety")
 DEVICES, IDEAS = _grouped("Several devices"), _grouped("Where ideas come from")
-JUDGE = _one_of(lambda: JUDGES, _listed({name: judge.words for name, judge in JUDGES.items()}), Terms().judge)
-POOL = _one_of(lambda: POOLS, _listed(POOLS), Terms().pool)
-PROPOSER = _one_of(choices, help_lines(), Terms().proposer)
+JUDGE = _one_of(lambda: JUDGES, _listed({name: judge.words for name, judge in JUDGES.items()}), Options().judge)
+POOL = _one_of(lambda: POOLS, _listed(POOLS), Options().pool)
+PROPOSER = _one_of(choices, help_lines(), Options().proposer)
 
 
 class _Named:
-    """Tell which terms of a night the command line names."""
+    """Tell which options of a night the command line names."""
 
     @property
-    def terms(self) -> dict[str, Any]:
-        names = {field.name for field in fields(Terms)}
+    def named(self) -> dict[str, Any]:
+        names = {field.name for field in fields(Options)}
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name in names}  # type: ignore[arg-type]
         return {name: value for name, value in named.items() if value is not None}
 
@@ -133,7 +133,7 @@ class NightOptions(_Named):
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RunOptions(_Named):
-    """The options for several devices, and for the sources of ideas.
+    """The options for several devices, and for the proposers.
 
     Args:
         workers: train N experiments at the same time, each on its own device: a GPU, or a set of cores; no two share

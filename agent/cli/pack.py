@@ -18,10 +18,10 @@ from agent.lab.hardware import user_path
 from agent.night.lock import no_night, only_night
 from agent.night.state import unaudited
 from agent.proposers.notes import NOTES, read_notes
+from agent.records.options import as_words
 from agent.records.place import Place, read_night
 from agent.records.record import Record
-from agent.records.results import write_ledger
-from agent.records.terms import as_words
+from agent.records.results import write_results
 from agent.runs.runner import WEIGHTS
 from agent.sandbox.environment import TMP
 from agent.text import counted
@@ -66,7 +66,7 @@ def pack(
         is_left_out = left_out(read_night(place, tag), weights or ("all" if remove else "best"))
         summary = plain(listed(place, tag))
         if remove:
-            write_ledger(place)  # the rows stay when the journal is away
+            write_results(place)  # the rows stay when the journal is away
         print_lines([f"packing night {tag} …"])
         contents = archive.pack(place, tag, file, summary, is_left_out, remove=remove)
     advice = f"unpack it with: {typed('unpack', tag if remove else file.name)}"
@@ -97,12 +97,17 @@ def left_out(record: Record, weights: WeightsOf) -> archive.LeftOut:
 def _needed(record: Record, *, with_best: bool) -> frozenset[int]:
     """Return the attempts whose weights a night needs where it goes on: the best, and those to be audited still.
 
-    A score is to be audited where its attempt may count: without a verdict, kept, or a question of dawn.
+    A score is to be audited where its attempt may count: without a verdict, kept, or a question of the confirmation.
     """
-    not_over = (0, *(dawn.number for dawn in record.dawns[-1:] if dawn.ended is None))  # 0: the night, without dawns
+    # 0: the night, without confirmations
+    not_over = (0, *(confirmation.number for confirmation in record.confirmations[-1:] if confirmation.ended is None))
     best = record.best if with_best else None
     may_count = (each for each in record.attempts if not each.settled or each.status is Status.KEEP or not each.is_idea)
-    needed = {attempt.number for attempt in may_count if any(any(unaudited(attempt, dawn)) for dawn in not_over)}
+    needed = {
+        attempt.number
+        for attempt in may_count
+        if any(any(unaudited(attempt, confirmation)) for confirmation in not_over)
+    }
     return frozenset(needed if best is None else {*needed, best.number})
 
 

@@ -17,34 +17,34 @@ from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOpt
 from agent.cli.status import next_commands, show_night
 from agent.cli.tries import latest
 from agent.errors import MachineError, NightError, NothingYet
-from agent.experiment import WHOLE, Lease, Night, is_look, short
+from agent.experiment import WHOLE, DeviceSlot, Night, is_preview, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
 from agent.lab.hardware import user_path
-from agent.night.dawn import confirm_night, is_interrupted
+from agent.night.confirmation import confirm_night, is_interrupted
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.night.opening import Request, open_context
 from agent.night.state import NightContext
-from agent.pools.leases import BUSY_SHARE, gpu_in_use, gpus_of_machine, gpus_unused, leases_of_night
+from agent.pools.device_slots import BUSY_SHARE, gpu_in_use, gpus_of_machine, gpus_unused, slots_of_night
+from agent.proposers.proposer import Left
 from agent.proposers.queue import Queue
 from agent.proposers.registry import ideas_from
-from agent.proposers.source import Left
 from agent.records.place import Place, committed, place_of_night, read_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.supervisor import limits_of_machine
 from agent.text import counted
-from agent.view.answer import Answer, Crew
+from agent.view.answer import Answer, Workers
 from agent.view.live import NightScreen
 from agent.view.replay import Replay
 from agent.view.screen import console_on, print_folded, print_next, terminal_width
 from agent.view.terminal import tried_lines
-from agent.view.words import dawn_lines, left_words, moment
+from agent.view.words import confirmation_lines, left_words, moment
 
-LOOK_S = 0.5  # s of watching the machine
-LOOKED_FROM_S = 5.0  # s of budget; a night of shorter runs is a test
+SAMPLE_S = 0.5  # s of watching the machine
+CHECKED_FROM_S = 5.0  # s of budget; a night of shorter runs is a test
 FRAME_S = 0.1  # s between two drawings of a replay
 
 # ---- run -------------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def run(
     *,
     experiments: PositiveInt | None = None,
     hours: Positive | None = None,
-    dawn: Count | None = None,
+    confirmation_runs: Count | None = None,
     dataset: str | None = None,
     tag: str | None = None,
     drain: bool = False,
@@ -72,29 +72,29 @@ def run(
         experiments: end after so many proposals beyond attempt 0, counted over the whole night
         hours: begin no run and no question for an idea that would end later than this, judged by the longest so far;
             undecided attempts go on when the night is resumed
-        dawn: runs at the end that confirm the result, like nightshift confirm, counted over the whole night (default:
-            an eighth of --hours, else 0)
+        confirmation_runs: runs at the end that confirm the result, like nightshift confirm, counted over the whole
+            night (default: an eighth of --hours, else 0)
         dataset: prepare this text first and train this night on it: a path, or a name that prepare.py --help lists
             (default: what prepare.py has chosen)
         tag: the night's name; a night of this name is resumed (default: a new night, named by the date)
-        drain: try the entries of the queue, ask no source, and end when the queue is empty; a new night begins from
+        drain: try the entries of the queue, ask no proposer, and end when the queue is empty; a new night begins from
             the committed script
     """
-    limits = Limits(experiments, hours, dawn)
+    limits = Limits(experiments, hours, confirmation_runs)
     place = place_of_night(night.script, tag)
-    terms, text = night.terms | more.terms, None if dataset is None else named_text(dataset)
-    request = Request(place, tag, night.budget_s, night.seed, terms, limits, dataset=text)
+    options, text = night.named | more.named, None if dataset is None else named_text(dataset)
+    request = Request(place, tag, night.budget_s, night.seed, options, limits, dataset=text)
     if drain:
         place.check_own_queue()
-        request = replace(request, sources=(Queue(place.queue, place.nights, print),), baseline=committed)
+        request = replace(request, proposers=(Queue(place.queue, place.nights, print),), baseline=committed)
     with open_context(request) as context:
         greet(context)
         run_night(context)
         state = context.state()
-        runs = limits.runs_at_dawn(state.pace) if state.best is not None and state.best.is_edit else 0
+        runs = limits.reserved_runs(state.pace) if state.best is not None and state.best.is_edit else 0
         if (runs or is_interrupted(context)) and not context.stop.after_run:
-            most = f"dawn: up to {counted(runs, 'run')} to confirm what was found"
-            context.watcher.said(most if runs else "dawn goes to its end")
+            most = f"confirmation: up to {counted(runs, 'run')} to confirm what was found"
+            context.watcher.said(most if runs else "the confirmation goes to its end")
             confirm_night(context, runs)
         record = of_journal(context.journal)
     _show_end(place, record)
@@ -109,7 +109,7 @@ def _show_end(place: Place, record: Record) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now = summary_of(record)
     print_folded(["", *tried_lines(record, terminal_width())])
-    show_night(record, now, Crew.of(record))
+    show_night(record, now, Workers.of(record))
     print_next(next_commands(record, now, latest(place)))
 
 
@@ -130,8 +130,8 @@ def greet(context: NightContext) -> None:
 def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     """Yield each fact with its name."""
     night, runner, place, state = context.night, context.runner, context.place, context.state()
-    terms, leases = night.terms, leases_of_night(night)
-    drains = all(source.is_person for source in context.sources)
+    options, slots = night.options, slots_of_night(night)
+    drains = all(proposer.is_person for proposer in context.proposers)
     others = [tag for tag in place.tags() if tag != night.tag]
     if others and not state.attempts:
         yield "before", f"{others[-1]}; to go on with it instead: {typed('run', '--tag', others[-1])}"
@@ -139,32 +139,32 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     limits = left_words(context.limits.left(state.proposals))
     until = f"left: {', '.join(limits)}" if limits else "until the queue is empty" if drains else "until stopped"
     yield "budget", f"{night.budget_s:g} s of training a run; {until}"
-    if is_look(night.budget_s):
-        yield "scores", "of a quarter of the validation text: runs below a minute are a look"
+    if is_preview(night.budget_s):
+        yield "scores", "of a quarter of the validation text: runs below a minute are a preview"
     yield "pace", context.limits.pace_words(state.pace)
-    for line in _workers(context, leases):
+    for line in _workers(context, slots):
         yield "workers", line
-    trains_here = terms.ray_address is None  # a cluster trains on other machines
-    for line in busy_lines(night, leases) if night.budget_s >= LOOKED_FROM_S and trains_here else ():
+    trains_here = options.ray_address is None  # a cluster trains on other machines
+    for line in busy_lines(night, slots) if night.budget_s >= CHECKED_FROM_S and trains_here else ():
         yield "busy", line
     battery = psutil.sensors_battery()
     if battery is not None and not battery.power_plugged:
         yield "power", f"on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger"
     yield "data", f"{Path(night.data).name} (protocol {night.protocol})"
-    yield "judge", judge_in_words(terms.judge)
-    yield "ideas", "the queue alone" if drains else ideas_from(terms)
-    for gap in runner.box.uncovered:
-        yield "sandbox", f"{runner.box.name}; not covered: {gap}"
+    yield "judge", judge_in_words(options.judge)
+    yield "ideas", "the queue alone" if drains else ideas_from(options)
+    for gap in runner.sandbox.uncovered:
+        yield "sandbox", f"{runner.sandbox.name}; not covered: {gap}"
     yield "logs", os.path.relpath(runner.folder / "runs")
 
 
-def _workers(context: NightContext, leases: Sequence[Lease]) -> list[str]:
+def _workers(context: NightContext, slots: Sequence[DeviceSlot]) -> list[str]:
     """Return the workers of a cluster, or the part of the machine that each has; of one alone, the other GPUs."""
     night, names = context.night, context.pool.workers
-    of = f"up to {limits_of_machine(leases[0].share).memory_bytes / 2**30:.1f} GB of the machine's memory for each"
-    if night.terms.pool == "ray":
-        of = f"of the Ray cluster {night.terms.ray_address or 'on this machine'}"
-    elif leases == (WHOLE,):
+    of = f"up to {limits_of_machine(slots[0].share).memory_bytes / 2**30:.1f} GB of the machine's memory for each"
+    if night.options.pool == "ray":
+        of = f"of the Ray cluster {night.options.ray_address or 'on this machine'}"
+    elif slots == (WHOLE,):
         with suppress(MachineError):  # nvidia-smi may be missing
             gpus = gpus_of_machine() if night.device_kind == "cuda" else ()
             return [f"1; {line}" for line in gpus_unused(gpus, night.tag)]
@@ -172,17 +172,17 @@ def _workers(context: NightContext, leases: Sequence[Lease]) -> list[str]:
     return [f"{len(names)}: {'; '.join(names)}; {of}"]
 
 
-def busy_lines(night: Night, leases: Sequence[Lease] = (WHOLE,)) -> list[str]:
-    """Look at the workers' part of the machine for a moment; return what else it does, with the remedy."""
-    percents = psutil.cpu_percent(LOOK_S, percpu=True)
-    lent = [core for lease in leases for core in lease.cores] or range(len(percents))
+def busy_lines(night: Night, slots: Sequence[DeviceSlot] = (WHOLE,)) -> list[str]:
+    """Sample the use of the workers' part of the machine for a moment; return what else it does, with the remedy."""
+    percents = psutil.cpu_percent(SAMPLE_S, percpu=True)
+    lent = [core for slot in slots for core in slot.cores] or range(len(percents))
     others = statistics.fmean(percents[core] for core in lent if core < len(percents)) / 100
     lines = []
     if others >= BUSY_SHARE:
         cores = counted(len(lent), "core")
         lines.append(f"other programs take {others:.0%} of {cores}: end them, or expect worse scores")
-    for lease in leases if night.device_kind == "cuda" else ():
-        in_use, whose = gpu_in_use(lease.gpu), "" if lease.gpu is None else f"{lease.worker}: "
+    for slot in slots if night.device_kind == "cuda" else ():
+        in_use, whose = gpu_in_use(slot.gpu), "" if slot.gpu is None else f"{slot.worker}: "
         if in_use is not None:
             lines.append(f"{whose}{in_use}; end what uses it, or choose another by CUDA_VISIBLE_DEVICES")
     return lines
@@ -213,14 +213,18 @@ def confirm(
         return _findings(tag)
     tag = known_tag(Place.of(night.script), tag)
     place = place_of_night(night.script, tag)
-    request = Request(place, tag, night.budget_s, night.seed, night.terms, sources=())
+    request = Request(place, tag, night.budget_s, night.seed, night.named, proposers=())
     with open_context(request) as context:
-        context.watcher.said(f"dawn of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s")
+        context.watcher.said(
+            f"confirmation of night {tag}: up to {counted(runs, 'run')} of {context.night.budget_s:g} s"
+        )
         findings = confirm_night(context, runs)
         ended_early, record = context.stop.after_run, of_journal(context.journal)
     facts = {"tag": tag, "findings": findings, "state": "unfinished" if ended_early else "finished"}
     if ended_early:
-        return Answer(facts | {"go_on_with": typed("confirm", tag)}, error="dawn was ended early", exit_code=130)
+        return Answer(
+            facts | {"go_on_with": typed("confirm", tag)}, error="the confirmation was ended early", exit_code=130
+        )
     if findings is None:
         raise NightError(f"night {tag} has kept no edit, so there is nothing to confirm; see: {typed('status', tag)}")
     return Answer(facts, lambda: print_next(next_commands(record, summary_of(record))))
@@ -229,14 +233,16 @@ def confirm(
 def _findings(tag: str | None) -> Answer:
     place, tag, _ = find_night(tag, to_read=True)
     record = read_night(place, tag)
-    dawn = next((dawn for dawn in reversed(record.dawns) if dawn.findings), None)
-    if dawn is None or record.findings is None:
+    confirmation = next(
+        (confirmation for confirmation in reversed(record.confirmations) if confirmation.findings), None
+    )
+    if confirmation is None or record.findings is None:
         begin = f"; begin with: {typed('confirm', tag)}" if record.is_here else ", nor can its record get any"
         raise NothingYet(f"night {tag} has not been confirmed yet{begin}")
-    ended = f"ended {moment(dawn.ended)}" if dawn.ended else "not at its end yet"
-    found = dawn_lines(record.findings, record.attempts, record.night, is_here=record.is_here)
-    lines = [f"dawn {dawn.number} of night {tag}, {ended}", *found]
-    facts = {"tag": tag, "findings": record.findings, "state": "finished" if dawn.ended else "unfinished"}
+    ended = f"ended {moment(confirmation.ended)}" if confirmation.ended else "not at its end yet"
+    found = confirmation_lines(record.findings, record.attempts, record.night, is_here=record.is_here)
+    lines = [f"confirmation {confirmation.number} of night {tag}, {ended}", *found]
+    facts = {"tag": tag, "findings": record.findings, "state": "finished" if confirmation.ended else "unfinished"}
 
     def print_all() -> None:
         print_folded(lines)
@@ -268,6 +274,6 @@ def replay(tag: str | None = None, /, *, seconds: Positive = 30.0) -> None:
             past.set(frame / last)
             for point, worker in past.progress():
                 screen.progressed(point, worker)
-            screen.look()
+            screen.refresh()
             time.sleep(FRAME_S)
     _show_end(place, record)

@@ -1,4 +1,4 @@
-"""Look at a night from outside, once or live, and steer it: nightshift status, note and stop."""
+"""Show a night from outside, once or live, and steer it: nightshift status, note and stop."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from agent.cli.find import find_night, here, holder_here, is_free, known_tag, no
 from agent.cli.tries import Try, TryState, latest, tries_line
 from agent.clock import utc_now
 from agent.errors import NothingYet
-from agent.experiment import Status, Work, is_look
+from agent.experiment import Status, Work, is_preview
 from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Holder, Stop, holder, is_held, like_ctrl_c
 from agent.proposers.notes import add_note
@@ -18,13 +18,13 @@ from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
-from agent.view.answer import Answer, Crew, Process, StatusAnswer
+from agent.view.answer import Answer, Process, StatusAnswer, Workers
 from agent.view.words import HEADS, left_words, moment, status_lines
 
 if TYPE_CHECKING:
     from agent.view.live import NightScreen
 
-LOOK_EVERY_S = 0.5
+REFRESH_EVERY_S = 0.5
 
 
 def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
@@ -43,7 +43,7 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         with Journal.read(place.journal(tag)) as journal:
             work = journal.work()  # read before the attempts: each one that it names is then there
     record = read_night(place, tag)
-    now, crew = summary_of(record), Crew.of(record, work)
+    now, workers = summary_of(record), Workers.of(record, work)
     tries = latest(place)
     stopping = who is not None and Stop(place.folder(tag)).after_run
     answer = StatusAnswer(
@@ -51,14 +51,14 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
         running=None if who is None else Process(who.pid, who.since, stopping),
         left=None if who is None else who.left(now.ideas),
         summary=now,
-        crew=crew,
+        workers=workers,
         tries=tuple(tried.in_line for tried in tries),
     )
 
     def print_all() -> None:
         from agent.view.screen import print_lines, print_next
 
-        show_night(record, now, crew, who, stopping=stopping)
+        show_night(record, now, workers, who, stopping=stopping)
         if who is None:
             print_next(next_commands(record, now, tries))
         if (line := tries_line(tries)) is not None:
@@ -68,18 +68,18 @@ def status(tag: str | None = None, /, *, follow: bool = False) -> Answer:
 
 
 def show_night(
-    record: Record, now: NightSummary, crew: Crew, who: Holder | None = None, *, stopping: bool = False
+    record: Record, now: NightSummary, workers: Workers, who: Holder | None = None, *, stopping: bool = False
 ) -> None:
-    """Print where a night stands, and what its sources have brought."""
+    """Print where a night stands, and what its proposers have brought."""
     from agent.view.screen import print_folded, print_lines, terminal_width
     from agent.view.terminal import failure_lines, shares_lines
 
     limits = left_words(who.left(now.ideas)) if who is not None else []
     left = f"left: {', '.join(limits)}" if limits else None
-    print_folded(status_lines(record, now, crew, pid=who.pid if who else None, stopping=stopping, left=left), HEADS)
-    if now.sources:
-        print_lines(shares_lines(now.sources, terminal_width()))
-    print_folded(failure_lines(now.sources))
+    print_folded(status_lines(record, now, workers, pid=who.pid if who else None, stopping=stopping, left=left), HEADS)
+    if now.proposers:
+        print_lines(shares_lines(now.proposers, terminal_width()))
+    print_folded(failure_lines(now.proposers))
 
 
 CONFIRM = "is it really better? by fresh seeds and another text"
@@ -105,21 +105,21 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
         commands[typed("show", f"{tag}:{crashed[-1]}", "--log")] = f"see why #{crashed[-1]} crashed: the end of its log"
     if crashed[:1] == [0]:  # the night cannot go on
         return {**commands, typed("run"): "a new night, once the script is repaired"}
-    if now.ideas and is_look(now.night.budget_s):
+    if now.ideas and is_preview(now.night.budget_s):
         commands[typed("run")] = "start a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"}
 
 
 def _after_keep(now: NightSummary, best: int, *, is_here: bool) -> dict[str, str]:
     """Return what comes next where an edit is the best script: it is to be confirmed, and then taken."""
-    tag, dawn = now.night.tag, now.dawn
+    tag, confirmation = now.night.tag, now.confirmation
     about = {typed("show", f"{tag}:best"): "see the best script, and how it was judged"}
-    if dawn is not None and dawn.champion == best and dawn.script is not None:
+    if confirmation is not None and confirmation.best == best and confirmation.script is not None:
         return {typed("take", f"{tag}:confirmed"): "put the confirmed script into your working tree"} | about
     into_tree = {typed("take", f"{tag}:{best}"): "put the best script into your working tree"}
     if not is_here:
         return about | into_tree
-    if dawn is not None and dawn.champion == best and dawn.honest is not None:
+    if confirmation is not None and confirmation.best == best and confirmation.honest is not None:
         back = {typed("take", f"{tag}:0"): "put the baseline back into your working tree"}
         return {typed("confirm", tag): "more fresh seeds, which may tell"} | back | about
     return {typed("confirm", tag): CONFIRM} | into_tree | about
@@ -150,7 +150,7 @@ def _awaited(tag: str | None) -> tuple[Place, Holder]:
                 print_folded([f"no night runs here: waiting for {which} to begin; Ctrl-C ends the waiting"])
                 sys.stdout.flush()
             waits = True
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(REFRESH_EVERY_S)
 
 
 def _follow(place: Place, who: Holder) -> Answer:
@@ -160,11 +160,11 @@ def _follow(place: Place, who: Holder) -> Answer:
     print_folded([f"night {who.tag} (pid {who.pid}, since {moment(who.since)})"])
     last = f"night {who.tag} has ended; see: {typed('status')}, {typed('results')}"
     try:
-        with like_ctrl_c(), closing(following(place)) as looks:
+        with like_ctrl_c(), closing(following(place)) as refreshes:
             while holder(place.repo.common_dir) == who:
-                next(looks)
-                time.sleep(LOOK_EVERY_S)
-            next(looks)
+                next(refreshes)
+                time.sleep(REFRESH_EVERY_S)
+            next(refreshes)
     except KeyboardInterrupt:
         last = f"night {who.tag} goes on; end it with: {typed('stop')}"
     print_folded([last])
@@ -179,9 +179,9 @@ def following(place: Place) -> Generator[bool, None, None]:
         screen = _screen(place, who)
         try:
             while holder_here(place) == who:
-                screen.look()
+                screen.refresh()
                 yield True
-            screen.look()  # the end of the night may have brought a verdict
+            screen.refresh()  # the end of the night may have brought a verdict
         finally:
             screen.close()
 

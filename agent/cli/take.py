@@ -21,7 +21,7 @@ from agent.view.screen import print_folded
 def take(attempt: str = BEST, /) -> Answer:
     """Put an attempt's script into the working tree.
 
-    best: the one that dawn confirmed, or else the one that was kept last; confirmed: only the one that dawn confirmed;
+    best: the one that was confirmed, or else the one that was kept last; confirmed: only the one that was confirmed;
     a number: that attempt's. Index and HEAD stay as they are. Your own edits of the script, if neither HEAD nor an
     attempt has them, are saved beside it, as *.before-take.
 

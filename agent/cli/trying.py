@@ -19,13 +19,13 @@ from agent.experiment import Attempt, History, Kind, Status
 from agent.files import ignore_all, read_end
 from agent.invocation import own_command, typed
 from agent.night.lock import is_held
-from agent.night.opening import check_kept, terms_of
+from agent.night.opening import check_kept, options_of
 from agent.proposers import queue
 from agent.records.journal import Journal
+from agent.records.options import as_words
 from agent.records.place import Place, committed, read_night
 from agent.records.record import Record
 from agent.records.summary import Scored
-from agent.records.terms import as_words
 from agent.script.contract import no_script, read_text
 from agent.script.dials import fingerprint
 from agent.script.merge import Basis, basis_of, is_patch
@@ -116,7 +116,7 @@ def _submit(
     would be in the way of the next one.
     """
     tag = tag or next(iter(where.tags()[::-1]), None)
-    before, _ = terms_of(where, tag, options.terms)  # first: a night with other terms can try no edit
+    before, _ = options_of(where, tag, options.named)  # first: a night with other options can try no edit
     history: History = ()
     if before is not None:
         check_kept(before, options.budget_s, options.seed)
@@ -131,7 +131,7 @@ def _submit(
             raise _stale(file, basis)
         based_on = basis.number
     asked = {"tag": tag, "budget_s": options.budget_s, "seed": options.seed}
-    words = as_words({name: value for name, value in asked.items() if value is not None} | options.terms)
+    words = as_words({name: value for name, value in asked.items() if value is not None} | options.named)
     path = queue.submit(
         *(where.queue, text, message), script=place.script, now=utc_now(),
         based_on=based_on, made_for=tag, words=words,
@@ -161,7 +161,7 @@ def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
     if has_reader and tried.state in (TryState.WAITING, TryState.RUNNING) and for_s != 0.0:
         print_folded(_first_words(place, tried))
     try:
-        with closing(following(place)) as looks:
+        with closing(following(place)) as refreshes:
             while True:
                 is_worked = is_held(place.repo.common_dir) or (process is not None and process.poll() is None)
                 # The process that works on it writes the verdict before it ends. So look for the process first.
@@ -178,7 +178,7 @@ def _waited(place: Place, try_id: str, for_s: float | None) -> Answer:
                     process = _start_draining(place, tried)
                 if for_s is not None and time.monotonic() - began_s >= for_s:
                     return _standing(place, tried)
-                if has_reader and not next(looks) and process is not None and (words := _last_words(place)) != said:
+                if has_reader and not next(refreshes) and process is not None and (words := _last_words(place)) != said:
                     said = words  # such as that a text is prepared first
                     print_folded([said])
                 time.sleep(POLL_S)

@@ -1,5 +1,5 @@
 """From scores to decisions: pure functions, without files, clocks or processes.
 
 Start reading with judges.py: keep, discard, or one more seed. belief.py estimates what every edit is worth;
-champion.py chooses the runs of dawn.
+ablation.py chooses the confirmation runs.
 """

@@ -3,9 +3,9 @@
 Every attempt has a merit v, in units of the noise's standard deviation, higher is better, and is measured by runs
 v + noise. An edit moves the merit of its parent by an effect d, drawn from a mixture of harms, nothing and gains whose
 weights the night itself teaches (empirical Bayes: Robbins 1956, Efron & Morris 1973; by EM, Dempster et al. 1977). Each
-source of edits has its own weights, and the edits of other sources count less for them (a power prior: Ibrahim & Chen
-2000). Since attempts form a tree, the posterior of every merit follows from messages along its edges (Pearl 1988). So
-each discarded child of an attempt tells something about that attempt, and costs nothing.
+proposer of edits has its own weights, and the edits of other proposers count less for them (a power prior: Ibrahim &
+Chen 2000). Since attempts form a tree, the posterior of every merit follows from messages along its edges (Pearl 1988).
+So each discarded child of an attempt tells something about that attempt, and costs nothing.
 
 Where attempts were measured with the same seeds, what each seed does to scripts that are alike is taken out of their
 scores (pairs.py). Sigma is then what is left, and a run of a script that does not share it spreads wider.
@@ -46,7 +46,7 @@ PEAKED = np.array([3.0, 9.0])  # sigma: mean sizes of harms that are never small
 # The components: nothing, harms of these sizes, gains of the first five.
 PRIOR_EDITS = 5.0
 PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
-OTHERS = 5.0  # edits of a source's own: what all edits of the other sources count as at most
+OTHERS = 5.0  # edits of a proposer's own: what all edits of the other proposers count as at most
 ALONE = 0.25  # the probability that an edit's effect on one script says nothing about its effect on another
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
@@ -83,7 +83,7 @@ class Node:
 
     parent: int  # its place in the tree, before this one; the root is its own
     scores: tuple[float, ...]
-    source: str = ""  # of its edit
+    proposer: str = ""  # of its edit
     merges: int | None = None  # the place of an attempt whose edit it makes again, on another parent
     seeds: tuple[int, ...] = ()  # of the scores; without any, each score has noise of its own
     dials_only: bool = False  # whether it differs from its parent in dials alone
@@ -187,8 +187,8 @@ class Belief:
     """Hold the posterior of a whole night under given weights of the components."""
 
     lattice: Lattice
-    weights: Array  # (N, K): of every edit, by its source; the root's are those over all sources
-    expected: Array  # (N, DIFFERENCES): the prior probability of every edit's effects, by its source
+    weights: Array  # (N, K): of every edit, by its proposer; the root's are those over all proposers
+    expected: Array  # (N, DIFFERENCES): the prior probability of every edit's effects, by its proposer
     below: Array  # (N, SIZE): belief about an attempt's merit from its own runs and its descendants
     apart: Array  # (N, SIZE): about its parent's merit from all but those; the root's has no meaning
     log_evidence: float  # of all scores, in lattice steps
@@ -295,11 +295,11 @@ def learn(nodes: tuple[Node, ...], sigma: float = 1.0) -> Belief:
     belief = Belief.of(lattice, PRIOR)
     if len(nodes) == 1:
         return belief
-    _, sources = np.unique([node.source for node in nodes[1:]], return_inverse=True)
+    _, proposers = np.unique([node.proposer for node in nodes[1:]], return_inverse=True)
     is_fresh = np.array([node.merges is None for node in nodes[1:]])
     for _ in range(ROUNDS):
         likelihoods = belief.likelihoods()
-        weights = fitted(likelihoods[1:], sources, belief.weights[1:], is_fresh)
+        weights = fitted(likelihoods[1:], proposers, belief.weights[1:], is_fresh)
         belief = Belief.of(lattice, inherited(nodes, likelihoods, weights))
     return belief
 
@@ -310,27 +310,28 @@ def sigma_of(nodes: Sequence[Node], sigma: float) -> float:
 
 
 def fitted(
-    likelihoods: Array, sources: NDArray[np.intp], weights: Array, is_fresh: NDArray[np.bool_]
+    likelihoods: Array, proposers: NDArray[np.intp], weights: Array, is_fresh: NDArray[np.bool_]
 ) -> Array:  # (1 + E, K)
-    """Return the weights over all edits, then those of every edit, by its source (0, 1, …).
+    """Return the weights over all edits, then those of every edit, by its proposer (0, 1, …).
 
-    A source's weights are learnt from its own edits and, less, from those of the others: n edits of the others count as
-    1 / (1/n + 1/OTHERS) of its own, as if sources differed by as much as OTHERS edits leave uncertain. So a new source
-    is expected to be like the others, and with one source there is one vector of weights. Each edit's component is
-    inferred by its own source's weights, also where it counts for another: with several sources, EM is approximate.
-    An edit that is made again, on another parent, is not fresh, and does not count a second time.
+    A proposer's weights are learnt from its own edits and, less, from those of the others: n edits of the others count
+    as 1 / (1/n + 1/OTHERS) of its own, as if proposers differed by as much as OTHERS edits leave uncertain. So a new
+    proposer is expected to be like the others, and with one proposer there is one vector of weights. Each edit's
+    component is inferred by its own proposer's weights, also where it counts for another: with several proposers, EM is
+    approximate. An edit that is made again, on another parent, is not fresh, and does not count a second time.
     """
-    is_own = sources == np.arange(sources.max() + 1)[:, None]  # (sources, E)
+    is_own = proposers == np.arange(proposers.max() + 1)[:, None]  # (proposers, E)
     others = is_fresh.sum() - (is_own & is_fresh).sum(axis=1, keepdims=True)
     worth_of_others = np.where(is_own, 1.0, OTHERS / (OTHERS + others))
-    counts = np.vstack([np.ones(len(sources)), worth_of_others]) * is_fresh  # (1 + sources, E): over all, and by source
+    # (1 + proposers, E): over all, and by proposer
+    counts = np.vstack([np.ones(len(proposers)), worth_of_others]) * is_fresh
     worth = counts.sum(axis=1, keepdims=True) + PRIOR_EDITS
     for _ in range(EM_STEPS):
         joint = likelihoods * weights
         joint /= joint.sum(axis=1, keepdims=True)
-        of_sources = (counts @ joint + PRIOR_EDITS * PRIOR) / worth
-        weights = of_sources[1 + sources]
-    return np.vstack([of_sources[0], weights])
+        of_proposers = (counts @ joint + PRIOR_EDITS * PRIOR) / worth
+        weights = of_proposers[1 + proposers]
+    return np.vstack([of_proposers[0], weights])
 
 
 def inherited(nodes: tuple[Node, ...], likelihoods: Array, weights: Array) -> Array:  # (N, K)

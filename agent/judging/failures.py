@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # psutil takes a while to import, and most who ask read a jou
 
 
 def failure(attempt: Attempt) -> str | None:
-    """Return why an attempt failed: one bad run is enough, at dawn too; None if every run has a score."""
+    """Return why an attempt failed: one bad run is enough, in the confirmation too; None if every run has a score."""
     return next(filter(None, map(run_failure, attempt.counted_runs)), None)
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from agent.experiment import Attempt, Decision, History, Kind, Review, Status, incumbent, kept, line_of
+from agent.experiment import Attempt, Decision, History, Kind, Review, Status, best_of, kept, line_of
 from agent.judging.failures import failure
 from agent.judging.noise import (
     SAME,
@@ -47,7 +47,7 @@ class Judge:
         why = failure(attempt)
         if why is not None or attempt.val_bpb is None:
             return Decision(Kind.CRASHED, why or "no score")
-        best = incumbent(history)
+        best = best_of(history)
         if best is None or best.val_bpb is None:
             runs = len(attempt.done_runs)
             if runs < self.calibration:
@@ -130,7 +130,7 @@ class Greedy(Judge):
 class Strict(Judge):
     """Keep what a sequential t-test calls better: at most 0.5 false keeps among 100 edits without effect.
 
-    Every look after the third run may err with the same small probability (Pocock 1977); sigma is the pooled deviation
+    Every test after the third run may err with the same small probability (Pocock 1977); sigma is the pooled deviation
     of the night's repeats.
     """
 

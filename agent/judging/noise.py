@@ -17,7 +17,7 @@ from agent.experiment import (
     History,
     Noise,
     Status,
-    source_name,
+    proposer_name,
 )
 from agent.judging.belief import (
     DEVIATION,
@@ -159,7 +159,7 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
         merged = None if merges is None else place.get(merges)
         dials_only = attempts[parent].outline.differs_in_dials_only(attempt.outline)
         nodes.append(
-            Node(parent, tuple(scores.values()), source_name(attempt.source), merged, tuple(scores), dials_only)
+            Node(parent, tuple(scores.values()), proposer_name(attempt.proposer), merged, tuple(scores), dials_only)
         )
     last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
     # Later attempts add little. What their seeds do is for pairs.py to say, which takes sigma as known.

@@ -57,7 +57,7 @@ class Data:
     manifest: dict[str, Any]
 
     def split(self, name: str) -> Tokens:
-        """Return a split, memory-mapped; raise DataError if its files are missing: training boxes hold only train."""
+        """Return a split, memory-mapped; raise DataError where its files are missing: only train is there to train."""
         try:
             tokens = np.load(self.folder / f"{name}.tokens.npy", mmap_mode="r", allow_pickle=False)
             offsets = np.load(self.folder / f"{name}.offsets.npy", mmap_mode="r", allow_pickle=False)
@@ -105,7 +105,7 @@ def _verify(folder: Path, manifest: dict[str, Any]) -> None:
 
 
 def _is_damaged(path: Path, record: dict[str, Any]) -> bool:
-    """Return whether a file differs from its record; of held-out files, some boxes hide them, others refuse access."""
+    """Return whether a file differs from its record; some sandboxes hide held-out files, others refuse access."""
     try:
         with path.open("rb") as file:
             is_whole: bool = path.stat().st_size == record["bytes"]

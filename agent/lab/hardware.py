@@ -298,7 +298,7 @@ def score_bytes(windows: Sequence[int], itemsize: int) -> int:
 def outgrown_gb(estimated_gb: float) -> float | None:
     """Return the gigabytes that MLX has filled, if that is half more than was estimated and they are the screen's, too.
 
-    None elsewhere than on a Mac: a GPU that has memory of its own, and a box on Linux, refuse what is too much.
+    None elsewhere than on a Mac: a GPU that has memory of its own, and a sandbox on Linux, refuse what is too much.
     """
     import mlx.core as mx
 

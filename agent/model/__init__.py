@@ -18,7 +18,7 @@ from agent.runs.train import read_params
 
 
 def best_script(record: Record) -> tuple[Attempt, Findings | None]:
-    """Return the attempt that dawn confirmed, with the findings, else the one that was kept last.
+    """Return the attempt that was confirmed, with the findings, else the one that was kept last.
 
     Raise NothingYet before anything is kept.
     """
@@ -28,7 +28,7 @@ def best_script(record: Record) -> tuple[Attempt, Findings | None]:
             f"night {record.tag} has kept no script yet, not even attempt 0; wait for it, or where it does not "
             f"run, go on with: {typed('run', '--tag', record.tag)}"
         )
-    is_about = findings is not None and best.number in (findings.champion, findings.script)
+    is_about = findings is not None and best.number in (findings.best, findings.script)
     return best, findings if is_about else None
 
 

@@ -147,7 +147,7 @@ def model_card(record: Record, weights: KeptWeights, manifest: Mapping[str, Any]
         ref=attempt_ref(record.tag, attempt.number),
         score=score,
         gain=gain_of(first, score, record.sigma_bpb),
-        dawn=best_script(record)[1],
+        confirmation=best_script(record)[1],
         seeds=sum(run.val_bpb is not None for run in attempt.runs),
         weights=weights,
         manifest=manifest,

@@ -1,4 +1,4 @@
-"""Continue a text with a run's weights, in a box beside the committed script and the fixed files.
+"""Continue a text with a run's weights, in a sandbox beside the committed script and the fixed files.
 
     python sampler.py SCRIPT WEIGHTS COUNT TEMPERATURE SEED      prompt.npy (P,) → tokens.u16
 

@@ -1,7 +1,7 @@
 """Continue a text with the weights that a night kept, in the sandbox of the night.
 
-The script runs in a box, since a machine may have written it. It gets the tokens of the text and leaves the tokens of
-the continuation in a file of its folder.
+The script runs in a sandbox, since a machine may have written it. It gets the tokens of the text and leaves the tokens
+of the continuation in a file of its folder.
 """
 
 import shutil
@@ -18,8 +18,8 @@ from agent.lab.encode import load_encoding
 from agent.model.folder import corpus_of
 from agent.runs.runner import Runner
 from agent.runs.score import SCORER
-from agent.sandbox.box import choose
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.sandboxes import choose
+from agent.sandbox.supervisor import limits_of_machine
 from agent.text import harmless_lines
 
 SAMPLER, TOKENS = Path(__file__).with_name("sampler.py"), "tokens.u16"
@@ -36,8 +36,8 @@ def sample(
     data = corpus_of(Path(night.data))
     encoding = load_encoding(data.folder / "tokenizer.tiktoken")
     prompt = np.array([data.bos, *encoding.encode_ordinary(text)], np.int32)
-    box = choose(night.terms.sandbox)
-    runner = Runner(night, folder, box, limits_of_machine(), lambda: False, lambda progress: None)
+    sandbox = choose(night.options.sandbox)
+    runner = Runner(night, folder, sandbox, limits_of_machine(), lambda: False, lambda progress: None)
     with throwaway_folder() as aside:
         inside = aside / "sample"  # laying out would replace the throwaway folder itself, and its lock with it
         runner.lay_out(inside, script)

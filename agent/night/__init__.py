@@ -1,7 +1,7 @@
-"""Run a night from its opening to its end, and confirm its result at dawn.
+"""Run a night from its opening to its end, and confirm its result.
 
-Start reading with loop.py: plan.py says what is to be done next, and makes the jobs; ideas.py tells the sources what
-they may know, and gets the ideas. opening.py refuses what cannot work before anything is written, and puts the parts of
-state.py together; dawn.py measures the result again in the morning. phases.py measures where the time of a training
-step goes, by profiler.py, which runs inside a short run of the script.
+Start reading with loop.py: plan.py says what is to be done next, and makes the jobs; proposals.py tells the proposers
+what they may know, and gets the ideas. opening.py refuses what cannot work before anything is written, and puts the
+parts of state.py together; confirmation.py measures the result again in the morning. phases.py measures where the time
+of a training step goes, by profiler.py, which runs inside a short run of the script.
 """

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from agent.clock import always_s
 from agent.errors import NightError
-from agent.experiment import Ask, History, runs_at_dawns
-from agent.proposers.source import Left
+from agent.experiment import Ask, History, all_confirmation_runs
+from agent.proposers.proposer import Left
 
-DAWN_SHARE = 1 / 8  # share of the hours for confirming; more would leave less time for finding
+CONFIRMATION_SHARE = 1 / 8  # share of the hours for confirming; more would leave less time for finding
 # Until a run was measured, start, scoring and audit are estimated from these.
 FIRST_EXTRA_S, FIRST_EXTRA_OF_BUDGET = 10.0, 0.25
 ENOUGH_RUNS = 4  # runs of this command from which its next runs are estimated; earlier runs may be of a slower machine
@@ -22,12 +22,12 @@ class Pace:
 
     run_s: float  # s of a whole run: dry run, start, compilation, training, scoring and audit
     asking_s: float = 0.0  # s until one idea has come, over all its questions
-    dawn_runs: int = 0  # number of runs so far, at all dawns of the night
+    confirmation_runs: int = 0  # number of runs so far, in all confirmations of the night
     workers: int = 1  # number of runs at the same time
-    holdout_s: float = 0.0  # s that scoring on the holdout adds to a run at dawn
+    holdout_s: float = 0.0  # s that scoring on the holdout adds to a confirmation run
 
     @property
-    def dawn_run_s(self) -> float:
+    def confirmation_run_s(self) -> float:
         return self.run_s + self.holdout_s
 
     @classmethod
@@ -42,7 +42,7 @@ class Pace:
     ) -> "Pace":
         """Estimate the pace from a history: only from runs since a time, if enough of them had their whole budget.
 
-        patience_s: the longest call to a source, used until one was made. dry_runs: whether edits have dry runs now.
+        patience_s: the longest call to a proposer, used until one was made. dry_runs: whether edits have dry runs now.
         """
         runs = [run for attempt in history for run in attempt.counted_runs]
         latest = [run for run in runs if (run.began or "") >= since and run.wall_s >= budget_s]
@@ -56,7 +56,7 @@ class Pace:
         return cls(
             run_s=max(runs_s, default=expected_s) + max(dry_runs_s, default=0.0),
             asking_s=max(asked_s.values(), default=patience_s),
-            dawn_runs=runs_at_dawns(history),
+            confirmation_runs=all_confirmation_runs(history),
             holdout_s=max((score.spent_s for run in runs for score in run.scores), default=0.0),
         )
 
@@ -65,17 +65,17 @@ class Pace:
 class Limits:
     """Limit a night: after these, no further run begins; None means no limit.
 
-    `proposals` is how many attempts the whole night had so far, without attempt 0 and dawn's questions.
+    `proposals` is how many attempts the whole night had so far, without attempt 0 and the confirmation's questions.
     """
 
     experiments: int | None = None  # proposals, counted over the whole night
-    hours: float | None = None  # time limit of this command: the last run, at dawn too, should end by then
-    dawn_runs: int | None = None  # confirmation runs of the whole night; None: by DAWN_SHARE
+    hours: float | None = None  # time limit of this command: the last run, in the confirmation too, should end by then
+    confirmation_runs: int | None = None  # confirmation runs of the whole night; None: by CONFIRMATION_SHARE
     began_s: float = field(default_factory=always_s)  # a clock that sleep does not stop: the hours end by the morning
 
     def reached(self, proposals: int, pace: Pace, before_s: float) -> bool:
         """Return whether it is too late for an idea that arrives in `before_s` seconds."""
-        return self.left(proposals).experiments == 0 or not self._has_time(before_s + self._until_dawn_s(pace))
+        return self.left(proposals).experiments == 0 or not self._has_time(before_s + self._until_confirmed_s(pace))
 
     def left(self, proposals: int) -> Left:
         """Return what is left of the night, for people."""
@@ -86,23 +86,27 @@ class Limits:
     def allows_run(self, number: int, pace: Pace) -> bool:
         """Return whether a further run of this attempt would end in time.
 
-        No time is reserved for dawn while attempt 0 has no decision: there would be nothing to confirm.
+        No time is reserved for the confirmation while attempt 0 has no decision: there would be nothing to confirm.
         """
-        return self._has_time(self._until_dawn_s(pace) if number else pace.run_s)
+        return self._has_time(self._until_confirmed_s(pace) if number else pace.run_s)
 
     def is_over(self, pace: Pace) -> bool:
-        """Return whether no further run would end in time, even with no time left for dawn."""
+        """Return whether no further run would end in time, even with no time left for the confirmation."""
         return not self._has_time(pace.run_s)
 
-    def allows_dawn_run(self, pace: Pace) -> bool:
-        """Return whether a run at dawn would end in time."""
-        return self._has_time(pace.dawn_run_s)
+    def allows_confirmation_run(self, pace: Pace) -> bool:
+        """Return whether a confirmation run would end in time."""
+        return self._has_time(pace.confirmation_run_s)
 
-    def runs_at_dawn(self, pace: Pace) -> int:
-        """Return how many runs are still reserved for dawn."""
-        if self.dawn_runs is not None:
-            return max(0, self.dawn_runs - pace.dawn_runs)
-        return 0 if self.hours is None else pace.workers * int(DAWN_SHARE * self.hours * 3600 / pace.dawn_run_s)
+    def reserved_runs(self, pace: Pace) -> int:
+        """Return how many runs are still reserved for the confirmation."""
+        if self.confirmation_runs is not None:
+            return max(0, self.confirmation_runs - pace.confirmation_runs)
+        return (
+            0
+            if self.hours is None
+            else pace.workers * int(CONFIRMATION_SHARE * self.hours * 3600 / pace.confirmation_run_s)
+        )
 
     def pace_words(self, pace: Pace) -> str:
         """Say how many experiments an hour to expect, and how many there is time for."""
@@ -111,12 +115,13 @@ class Limits:
         left_s = self.left(0).seconds
         if left_s is None:
             return words
-        before_dawn_s = max(0.0, left_s - self._until_dawn_s(pace) + pace.run_s)
-        return f"{words}, and time for about {pace.workers * int(before_dawn_s / pace.run_s)}"  # whole runs only
+        before_confirmation_s = max(0.0, left_s - self._until_confirmed_s(pace) + pace.run_s)
+        # whole runs only
+        return f"{words}, and time for about {pace.workers * int(before_confirmation_s / pace.run_s)}"
 
-    def _until_dawn_s(self, pace: Pace) -> float:
-        """Return the seconds of one run, and of those that are reserved for dawn."""
-        return pace.run_s + math.ceil(self.runs_at_dawn(pace) / pace.workers) * pace.dawn_run_s
+    def _until_confirmed_s(self, pace: Pace) -> float:
+        """Return the seconds of one run, and of those that are reserved for the confirmation."""
+        return pace.run_s + math.ceil(self.reserved_runs(pace) / pace.workers) * pace.confirmation_run_s
 
     def _has_time(self, needed_s: float) -> bool:
         return self.hours is None or always_s() - self.began_s + needed_s <= self.hours * 3600

@@ -22,7 +22,7 @@ from agent.errors import NightError
 from agent.files import naming
 from agent.invocation import typed
 from agent.night.limits import Limits
-from agent.proposers.source import Left
+from agent.proposers.proposer import Left
 
 BRIEFLY_S = 0.5  # s to wait for the lock: a command that only asks holds it for a moment
 AFTER_RUN, NOW = "after-run", "now"

@@ -1,4 +1,4 @@
-"""Plan the next step, carry it out, and record each result as it comes: journal first, then refs and ledger.
+"""Plan the next step, carry it out, and record each result as it comes: journal first, then refs and results.
 
 Only the driver writes. Its plan depends on the state alone, and the state is read from the journal. So continuing and
 resuming are the same: after a kill, the same state leads to the same step. Workers execute jobs beside it, and know
@@ -26,7 +26,6 @@ from agent.experiment import (
 from agent.files import check_disk
 from agent.invocation import typed
 from agent.judging.noise import noise
-from agent.night.ideas import Ideas, Supply
 from agent.night.merging import not_merged
 from agent.night.phases import limit_s, measure_phases, phases_were_measured
 from agent.night.plan import (
@@ -34,17 +33,18 @@ from agent.night.plan import (
     Decide,
     Enter,
     EnterIdea,
-    Flight,
+    InFlight,
     NextStep,
     Plan,
     Settle,
     Wait,
     latest_crashes,
 )
+from agent.night.proposals import NextProposal, Proposals
 from agent.night.state import NightContext, State
-from agent.pools.leases import slowdown_lines, slowdown_of
+from agent.pools.device_slots import slowdown_lines, slowdown_of
 from agent.pools.pool import Ended
-from agent.records.results import write_ledger
+from agent.records.results import write_results
 from agent.runs.execute import check_machine
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Stopped
@@ -56,14 +56,14 @@ DOING = {Trial: Doing.DRY_RUN, Measure: Doing.TRAINING, AuditRun: Doing.AUDITING
 
 
 def run_night(context: NightContext) -> None:
-    """Run until a limit is reached, the user stops the night or all sources are exhausted; raise NightshiftError."""
+    """Run until a limit is reached, the user stops the night or all proposers are exhausted; raise NightshiftError."""
     context.journal.mark_lost_runs()
     state = context.state()
     if state.attempts:  # a power cut, or a user, may have taken the rows of a night whose attempts are all settled
-        write_ledger(context.place, (context.night, state.attempts), context.watcher.said)
-    with Ideas(state) as ideas, at_work(state) as driver:
-        driver.ideas = ideas
-        plan = Plan(state, driver.flight)
+        write_results(context.place, (context.night, state.attempts), context.watcher.said)
+    with Proposals(state) as proposals, at_work(state) as driver:
+        driver.proposals = proposals
+        plan = Plan(state, driver.in_flight)
         while driver.take_a_step(plan):
             pass
         waiting = {*(attempt.number for attempt in state.unsettled), *not_merged(state.attempts)}
@@ -94,8 +94,8 @@ class Driver:
     def __init__(self, state: State) -> None:
         self.context, self.state, self.pool = state.context, state, state.context.pool
         self.journal, self.say = state.context.journal, state.context.watcher.said
-        self.ideas: Ideas | None = None  # None: no source is asked
-        self.flight = Flight(self.pool)
+        self.proposals: Proposals | None = None  # None: no proposer is asked
+        self.in_flight = InFlight(self.pool)
         self._run_ids: dict[str, int] = {}  # worker → id of its run in the journal
         self._scoring: set[str] = set()  # workers that score what they have trained
 
@@ -105,24 +105,24 @@ class Driver:
         Raise MachineError where it does not train. Of a cluster, each node has its own compiled code, unknown here.
         """
         context, state, runner = self.context, self.state, self.context.runner
-        is_here = context.night.terms.pool == "local"
+        is_here = context.night.options.pool == "local"
         # Without a best script, attempt 0 itself runs next.
         if runner.is_warm or state.best is None or context.stop.after_run or not is_here:
             return
         self.say("nothing of this night is compiled on this machine yet: attempt 0 trains for a second first")
         with suppress(Stopped):
-            check_machine(Plan(state, self.flight).trial(state.first), runner)
+            check_machine(Plan(state, self.in_flight).trial(state.first), runner)
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
     def take_a_step(self, plan: Plan) -> bool:
         """Plan and carry out one step; return False when nothing is left to do or the user stopped the night."""
-        flight = self.flight
-        if not flight.jobs:  # running jobs have limits of their own, and free the disk that they fill
+        in_flight = self.in_flight
+        if not in_flight.jobs:  # running jobs have limits of their own, and free the disk that they fill
             check_disk(self.context.place.repo.root)
-        if self.ideas is not None:
-            self.ideas.note_news()
-            flight.has_idea = self.ideas.has_idea
+        if self.proposals is not None:
+            self.proposals.note_news()
+            in_flight.has_idea = self.proposals.has_idea
         step = plan.next_step()
         if step is not None:
             self._take(step)
@@ -146,15 +146,15 @@ class Driver:
                 state.enter(parent, proposal)
             case EnterIdea(wanted):
                 self._measure_phases()
-                assert self.ideas is not None
-                self.flight.supply = self.ideas.enter_next(wanted)
+                assert self.proposals is not None
+                self.in_flight.next_proposal = self.proposals.enter_next(wanted)
             case Wait():
                 self.wait()
 
     def _measure_phases(self) -> None:
         """Measure where the time of a step goes: once, after calibration, while nothing else runs, in time."""
         context, state = self.context, self.state
-        if not context.measures_phases or state.best is None or self.flight.jobs:
+        if not context.measures_phases or state.best is None or self.in_flight.jobs:
             return
         wait_s = limit_s(context.night.budget_s, state.first)
         if phases_were_measured(context.runner.folder) or context.limits.reached(state.proposals, state.pace, wait_s):
@@ -169,7 +169,7 @@ class Driver:
         if attempt.commit is not None:
             return attempt.commit
         parent, proposal = night.base if attempt.parent is None else self.commit(attempt.parent), attempt.proposal
-        facts = f"Source: {proposal.source}\nNight: {night.tag}\nAttempt: {number}\n"
+        facts = f"Proposer: {proposal.proposer}\nNight: {night.tag}\nAttempt: {number}\n"
         message = f"{proposal.title}\n\n{proposal.hypothesis}\n\n{facts}"
         commit = repo.commit_script(parent, night.script, proposal.script, message, when=attempt.started)
         repo.set_ref(attempt_ref(night.tag, number), commit, f"attempt {number}")
@@ -178,22 +178,22 @@ class Driver:
         return commit
 
     def settle(self, number: int) -> None:
-        """Make branch, ledger and weights follow the decision."""
+        """Make branch, results and weights follow the decision."""
         context, state = self.context, self.state
         self.commit(number)
         self._drop_weights(number)
         best = state.best
         if best is not None:
             self.point_branch(context.night.branch, self.commit(best.number), f"best is attempt {best.number}")
-        write_ledger(context.place, (context.night, state.attempts), self.say)
+        write_results(context.place, (context.night, state.attempts), self.say)
         self.journal.settle(number)
         state.read(number)
         self.journal.check_in_place()
         context.attempt_settled()
 
     def _drop_weights(self, number: int) -> None:
-        """Drop the weights of an idea that is not kept, except those that a job needs; dawn drops its questions'."""
-        attempt, needed = self.state.attempts[number], self.flight.seeds_of(number)
+        """Drop the weights of an idea that is not kept, unless a job needs them; a confirmation drops its own."""
+        attempt, needed = self.state.attempts[number], self.in_flight.seeds_of(number)
         for run in attempt.runs if attempt.is_idea and attempt.status not in (None, Status.KEEP) else ():
             if run.seed not in needed:
                 self.context.runner.drop_weights(number, run.seed)
@@ -221,31 +221,33 @@ class Driver:
         self.journal.check_in_place()  # better now than after minutes of a run whose result could not be recorded
         self.commit(number)
         if isinstance(job, Measure):
-            self._run_ids[worker] = self.journal.start_run(number, job.seed, dawn=job.dawn, worker=worker)
+            self._run_ids[worker] = self.journal.start_run(
+                number, job.seed, confirmation=job.confirmation, worker=worker
+            )
             self.state.read(number)
         self._note(worker, DOING[type(job)], job)
-        if self.ideas is not None and not isinstance(job, Trial):
-            self.ideas.ask_ahead()
+        if self.proposals is not None and not isinstance(job, Trial):
+            self.proposals.ask_ahead()
         self._scoring.discard(worker)
         self.pool.begin(worker, job)
 
     def _note(self, worker: str, doing: Doing, job: Job) -> None:
         """Record and show what a worker begins to do."""
         attempt, seed = self.state.attempts[job.attempt], None if isinstance(job, Trial) else job.seed
-        dawn = next((run.dawn for run in attempt.runs if run.seed == seed), 0)
-        work = Work(worker, doing, attempt.number, utc_now("milliseconds"), seed, dawn)
+        confirmation = next((run.confirmation for run in attempt.runs if run.seed == seed), 0)
+        work = Work(worker, doing, attempt.number, utc_now("milliseconds"), seed, confirmation)
         self.journal.begin(work)
         self.context.watcher.work_began(attempt, work)
 
     def wait(self) -> None:
         """Wait for news that may change the plan, at most REPLAN_S; record the jobs that have ended."""
         # Planning takes milliseconds in a long night, on the processors that the runs use.
-        awaits_idea = self.flight.supply is Supply.LATER
+        awaits_idea = self.in_flight.next_proposal is NextProposal.LATER
         until_s = time.monotonic() + (0.0 if awaits_idea else REPLAN_S)
         while not self._has_news() and time.monotonic() < until_s:
             pass
         if awaits_idea:
-            self.flight.supply = Supply.ENTERED  # the next plan asks for an idea again
+            self.in_flight.next_proposal = NextProposal.ENTERED  # the next plan asks for an idea again
         self.state.workers = max(1, len(self.pool.workers))
 
     def _has_news(self) -> bool:
@@ -264,7 +266,7 @@ class Driver:
                 self._scoring.add(worker)
                 self._note(worker, Doing.SCORING, job)
             self.context.watcher.progressed(None if is_scoring else progress, worker)
-        if not self.flight.jobs:
+        if not self.in_flight.jobs:
             self.context.watcher.progressed(None)  # the panel shows that an idea is awaited
         return bool(ended or news)
 
@@ -277,7 +279,7 @@ class Driver:
             self._record_result(ended)
             self.journal.rest(ended.worker)
             if isinstance(ended.error, MachineError):
-                self._make_void(latest_crashes(self.state.attempts), ended.error)
+                self._invalidate(latest_crashes(self.state.attempts), ended.error)
             self._drop_weights(job.attempt)  # an attempt may have been revoked while it was measured
         except Exception as error:
             return error
@@ -285,7 +287,7 @@ class Driver:
 
     def _record_result(self, ended: Ended) -> None:
         """Record the result of a job; what does not count is done again, and the user is told why."""
-        job, number, void = ended.job, ended.job.attempt, ended.lost
+        job, number, why_invalid = ended.job, ended.job.attempt, ended.lost
         match job, ended.result:
             case Trial(), DryRun() as dry_run:
                 self.journal.record_dry_run(number, dry_run)
@@ -293,28 +295,33 @@ class Driver:
                 self.journal.record_audit(number, job.seed, audit, job.split)
             case Measure(), Run() as run:
                 self.journal.end_run(self._run_ids[ended.worker], run)
-                if run.ending in (Ending.SLEPT, Ending.SPOILT):
-                    void = run.last_lines.rpartition("\n")[2] if run.ending is Ending.SPOILT else "the machine slept"
+                if run.ending in (Ending.SLEPT, Ending.INVALID):
+                    why_invalid = (
+                        run.last_lines.rpartition("\n")[2] if run.ending is Ending.INVALID else "the machine slept"
+                    )
                 if run.score is not None and run.holdout is not None:
                     on_holdout = score(run.holdout.val_bpb) or run.holdout.failure
                     scores = f"val_bpb {score(run.score.val_bpb)}, on the holdout {on_holdout}"
                     self.say(f"#{number}, seed {job.seed}: {scores}")
             case Measure(), None:
-                ending = Ending.LOST if void is not None else Ending.STOPPED if ended.error is None else Ending.BROKEN
-                run = Run(job.seed, ending, None, 0.0, None, void or str(ended.error or ""))
+                ending = (
+                    Ending.LOST if why_invalid is not None else Ending.STOPPED if ended.error is None else Ending.BROKEN
+                )
+                run = Run(job.seed, ending, None, 0.0, None, why_invalid or str(ended.error or ""))
                 self.journal.end_run(self._run_ids[ended.worker], run)
         self.state.read(number)
-        if void is not None:
+        if why_invalid is not None:
             kind = "audit" if isinstance(job, AuditRun) else "run"
-            self.say(f"this {kind} of #{number} does not count and is done again: {void}")
+            self.say(f"this {kind} of #{number} does not count and is done again: {why_invalid}")
 
-    def _make_void(self, crashed: Sequence[Attempt], why: MachineError) -> None:
-        """Make crashes void that came before the machine was found to be broken: a resumed night repeats them."""
+    def _invalidate(self, crashed: Sequence[Attempt], why: MachineError) -> None:
+        """Make crashes why_invalid that came before the machine was found to be broken: a resumed night repeats
+        them."""
         numbers = [attempt.number for attempt in crashed]
         if numbers:
-            self.journal.make_void(numbers, str(why))
+            self.journal.invalidate(numbers, str(why))
             self.state.read(*numbers)
-            write_ledger(self.context.place, (self.context.night, self.state.attempts), self.say)
+            write_results(self.context.place, (self.context.night, self.state.attempts), self.say)
             self.say(f"the crashes of {numbered(numbers)} do not count and are done again")
 
 

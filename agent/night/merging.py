@@ -1,4 +1,4 @@
-"""Carry an overtaken edit onto the incumbent, as a new attempt that has to win again.
+"""Carry an overtaken edit onto the best script, as a new attempt that has to win again.
 
 Pure, so after a kill the same state leads to the same merge, and no edit is merged twice: the attempt that merges it
 says so in the journal.
@@ -10,7 +10,7 @@ from dataclasses import replace
 from agent.errors import NightError
 from agent.experiment import HYPOTHESIS_CHARS, TITLE_CHARS, Attempt, Decision, History, Kind, Night, Proposal, packed
 from agent.night.state import State
-from agent.proposers.source import check_proposal
+from agent.proposers.proposer import check_proposal
 from agent.script.merge import merged
 from agent.text import one_line, paragraphs
 
@@ -30,19 +30,19 @@ def due(state: State) -> int | None:
 
 
 def not_merged(history: History) -> set[int]:
-    """Return the overtaken attempts that no other carries onto the incumbent."""
+    """Return the overtaken attempts that no other carries onto the best script."""
     overtaken = {attempt.number for attempt in history if attempt.kind is Kind.OVERTAKEN}
     merged_already = {attempt.proposal.merges for attempt in history if attempt.kind is not Kind.ORPHANED}
     return overtaken - merged_already
 
 
 def merge(state: State, number: int) -> tuple[int, Proposal] | Decision:
-    """Return an overtaken edit merged onto the incumbent, with its parent; if it conflicts, the decision stale.
+    """Return an overtaken edit merged onto the best script, with its parent; if it conflicts, the decision stale.
 
     Several edits may be overtaken at once. Each is merged onto the one before, while that is still measured: so one
     round of runs can keep all of them. If that one is discarded, the edits above it are merged again.
 
-    A merge asks no source, and counts as an attempt of the source that had the idea.
+    A merge asks no proposer, and counts as an attempt of the proposer that had the idea.
     """
     best, decision = state.best, state.attempts[number].decision
     assert best is not None
@@ -56,7 +56,7 @@ def merge(state: State, number: int) -> tuple[int, Proposal] | Decision:
 
 
 def tip(unsettled: Iterable[Attempt], history: History, best: Attempt) -> Attempt:
-    """Return the incumbent with the likely gains that are being measured in it, merged one on top of the other."""
+    """Return the best script with the likely gains that are being measured in it, merged one on top of the other."""
     for attempt in unsettled:
         merges = attempt.proposal.merges if attempt.decision is None and attempt.parent == best.number else None
         if merges is not None and (history[merges].sure or 0.0) >= SURE_BASE:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agent.archive import MANIFEST, at_home, missing_base, missing_corpus
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
-from agent.experiment import WHOLE, Lease, Night, Terms, is_look
+from agent.experiment import WHOLE, DeviceSlot, Night, Options, is_preview
 from agent.files import check_disk, ignore_all, steadfast
 from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
@@ -26,14 +26,14 @@ from agent.lab.data import load_data
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night, tell_end
 from agent.night.state import NightContext
-from agent.pools.leases import leases_of_machine, leases_of_night
+from agent.pools.device_slots import slots_of_machine, slots_of_night
 from agent.pools.pool import LocalPool, Pool
-from agent.proposers.registry import check_sources, dial_check, has_reader, patience_s, sources_of
-from agent.proposers.source import Around, Messages, Source
+from agent.proposers.proposer import Around, Messages, Proposer
+from agent.proposers.registry import check_proposers, dial_check, has_reader, patience_s, proposers_of
 from agent.records.journal import Journal
+from agent.records.options import changes, kept_as_it_is, opened, resumed
 from agent.records.place import Place, known_night, new_id, read_script
 from agent.records.results import tags_in
-from agent.records.terms import changes, kept_as_it_is, opened, resumed
 from agent.runs.fixed import (
     check_same_machine,
     device_kind,
@@ -46,8 +46,8 @@ from agent.runs.fixed import (
     verify_pins,
 )
 from agent.runs.runner import Runner
-from agent.sandbox.box import choose
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.sandboxes import choose
+from agent.sandbox.supervisor import limits_of_machine
 from agent.script.contract import fixed_files
 from agent.script.dials import read_dials
 from agent.text import budget, plainly
@@ -71,7 +71,7 @@ class Request:
     seed: int | None = None
     asked: Mapping[str, Any] = field(default_factory=dict)  # options that the user named
     limits: Limits = field(default_factory=Limits)
-    sources: Sequence[Source] | None = None  # None: the night's options name them
+    proposers: Sequence[Proposer] | None = None  # None: the night's options name them
     baseline: Callable[[Place], str] = read_script  # attempt 0's script
     dataset: str | None = None  # data set to prepare for a new night; None: the corpus that the folder uses
     goes_on: bool = False  # the Ray cluster was lost: wait for it, and keep earlier wishes to end the night
@@ -83,12 +83,12 @@ def open_context(request: Request) -> Iterator[NightContext]:
 
     Raise NightshiftError for a misuse, before anything is written, and NightHalted when the machine fails later.
     """
-    place, limits, by_terms = request.place, request.limits, request.sources is None
+    place, limits, by_options = request.place, request.limits, request.proposers is None
     say_opened: Callable[[bytes], object] | None = None
-    place.check_own_ledger()
+    place.check_own_results()
     with ExitStack() as undo:
         undo.enter_context(redirect_stdout(steadfast(sys.stdout)))
-        if terms_of(place, request.tag, request.asked)[1].pool == "ray":
+        if options_of(place, request.tag, request.asked)[1].pool == "ray":
             from agent.pools.cluster import outlive_cluster
 
             tag, say_opened = outlive_cluster()
@@ -96,13 +96,13 @@ def open_context(request: Request) -> Iterator[NightContext]:
         # the lock comes before the tag: two nights begun at once must not find the same tag free
         tell = undo.enter_context(only_night(place.repo.common_dir))
         with like_ctrl_c():
-            before, terms = terms_of(place, request.tag, request.asked)
-            cluster = undo.enter_context(_cluster_of(terms, request))
-            if by_terms:
-                check_sources(terms, request.asked)
-            box = choose(terms.sandbox)
-            with at_work("opening the night: looking at script, device and data"):
-                night = open_night(request, before, terms if cluster is None else cluster.divided(terms), cluster)
+            before, options = options_of(place, request.tag, request.asked)
+            cluster = undo.enter_context(_cluster_of(options, request))
+            if by_options:
+                check_proposers(options, request.asked)
+            sandbox = choose(options.sandbox)
+            with at_work("opening the night: checking script, device and data"):
+                night = open_night(request, before, options if cluster is None else cluster.divided(options), cluster)
         folder, budget_s = place.folder(night.tag), night.budget_s
         journal = undo.enter_context(_open_journal(place, night.tag))
         tell(night.tag, folder, limits)
@@ -117,50 +117,53 @@ def open_context(request: Request) -> Iterator[NightContext]:
         screen = NightScreen(console_on(sys.stdout), folder, limits.left, lambda: stop.after_run, lambda: stop.now)
         undo.callback(screen.close)
         if before is not None:
-            journal.record_facts(terms=night.terms, data=night.data, pins=night.pins)  # these facts may have changed
-            for change in changes(before.terms, night.terms):
+            # these facts may have changed
+            journal.record_facts(options=night.options, data=night.data, pins=night.pins)
+            for change in changes(before.options, night.options):
                 screen.said(f"night {night.tag} goes on with {change}")
-        leases = leases_of_night(night)
-        machine = limits_of_machine(leases[0].share)
-        runner = Runner(night, folder, box, machine, lambda: stop.now, screen.progressed, lease=leases[0])
+        slots = slots_of_night(night)
+        machine = limits_of_machine(slots[0].share)
+        runner = Runner(night, folder, sandbox, machine, lambda: stop.now, screen.progressed, slot=slots[0])
         messages = Messages(journal.record_ask, lambda: stop.after_run)
         context = NightContext(
             place=place,
             journal=journal,
             runner=runner,
-            pool=undo.enter_context(closing(_pool(runner, leases, cluster, terms))),
-            sources=sources_of(Around(place, night, terms, messages)) if request.sources is None else request.sources,
-            judge=choose_judge(terms.judge, terms.confirm),
+            pool=undo.enter_context(closing(_pool(runner, slots, cluster, options))),
+            proposers=proposers_of(Around(place, night, options, messages))
+            if request.proposers is None
+            else request.proposers,
+            judge=choose_judge(options.judge, options.confirm),
             watcher=screen,
             stop=stop,
             limits=limits,
             baseline=request.baseline,
-            # In a first look, a dry run would cost as much as it saves.
-            dry_runs=terms.dry_run and not is_look(budget_s),
-            patience_s=patience_s(terms) if by_terms else 0.0,
+            # In a preview, a dry run would cost as much as it saves.
+            dry_runs=options.dry_run and not is_preview(budget_s),
+            patience_s=patience_s(options) if by_options else 0.0,
             messages=messages,
-            measures_phases=by_terms and has_reader(terms) and cluster is None and not is_look(budget_s),
+            measures_phases=by_options and has_reader(options) and cluster is None and not is_preview(budget_s),
         )
-        if terms.report and budget_s >= REPORT_FROM_S:
+        if options.report and budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
             undo.callback(tell_end, place.repo.common_dir)  # so that the last page is still
             context = replace(context, attempt_settled=page.attempt_settled)
         yield context
 
 
-def terms_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[Night | None, Terms]:
-    """Return the night that goes on, if one does, and its terms with those asked for; raise NightError for a clash."""
+def options_of(place: Place, tag: str | None, asked: Mapping[str, Any]) -> tuple[Night | None, Options]:
+    """Return the night that goes on, if one does, and its options with those asked; raise NightError if they clash."""
     before = known_night(place, tag)
-    return before, opened(asked) if before is None else resumed(before.tag, before.terms, asked)
+    return before, opened(asked) if before is None else resumed(before.tag, before.options, asked)
 
 
 @contextmanager
-def _cluster_of(terms: Terms, request: Request) -> Iterator["Cluster | None"]:
-    """Yield the Ray cluster that the terms name, connected; None where the workers are on this machine.
+def _cluster_of(options: Options, request: Request) -> Iterator["Cluster | None"]:
+    """Yield the Ray cluster that the options name, connected; None where the workers are on this machine.
 
     One that is gone is waited for until the night's hours are over, or it is to end.
     """
-    if terms.pool != "ray":
+    if options.pool != "ray":
         yield None
         return
     from agent.pools.cluster import Cluster
@@ -168,18 +171,18 @@ def _cluster_of(terms: Terms, request: Request) -> Iterator["Cluster | None"]:
     patience_s: float | None = 0.0
     if request.goes_on and not Stop(request.place.folder(str(request.tag))).after_run:
         patience_s = request.limits.left(0).seconds
-    with closing(Cluster(terms.ray_address)) as cluster:
+    with closing(Cluster(options.ray_address)) as cluster:
         cluster.open(math.inf if patience_s is None else patience_s)
         yield cluster
 
 
-def _pool(runner: Runner, leases: Sequence[Lease], cluster: "Cluster | None", terms: Terms) -> Pool:
+def _pool(runner: Runner, slots: Sequence[DeviceSlot], cluster: "Cluster | None", options: Options) -> Pool:
     """Return the workers of a cluster, or of this machine, where each has its own cores or GPU."""
     if cluster is None:
-        return LocalPool([replace(runner, lease=lease) for lease in leases])
+        return LocalPool([replace(runner, slot=slot) for slot in slots])
     from agent.pools.ray_pool import RayPool
 
-    return RayPool(cluster, runner, terms.workers)
+    return RayPool(cluster, runner, options.workers)
 
 
 @contextmanager
@@ -195,13 +198,13 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
 # ---- the facts of a night --------------------------------------------------------------------------------------------
 
 
-def open_night(request: Request, before: Night | None, terms: Terms, cluster: "Cluster | None") -> Night:
-    """Resume the night that was there before, on these terms, or open a new one; raise NightshiftError."""
+def open_night(request: Request, before: Night | None, options: Options, cluster: "Cluster | None") -> Night:
+    """Resume the night that was there before, with these options, or open a new one; raise NightshiftError."""
     check_disk(request.place.repo.root)
-    return _begin(request, terms, cluster) if before is None else _resume(request, before, terms, cluster)
+    return _begin(request, options, cluster) if before is None else _resume(request, before, options, cluster)
 
 
-def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
+def _begin(request: Request, options: Options, cluster: "Cluster | None") -> Night:
     place, beside = request.place, request.place.script_path.parent
     script = read_script(place)
     names = fixed_files(beside, script)
@@ -222,12 +225,12 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
         lay_out_warm(folder)
 
     with laid_out(beside, names) as asked:
-        terms, lease = _first_lease(asked, terms)
-        facts: Mapping[str, Any] = probe(asked, dataset=request.dataset, lease=lease, used_in=beside)
+        options, slot = _first_slot(asked, options)
+        facts: Mapping[str, Any] = probe(asked, dataset=request.dataset, slot=slot, used_in=beside)
     if cluster is not None:
         lay_out()  # nodes get these files
-        facts = cluster.facts(terms, fixed, facts, None)
-    (dial_check(terms) if request.sources is None else read_dials)(script, facts["device_kind"])
+        facts = cluster.facts(options, fixed, facts, None)
+    (dial_check(options) if request.proposers is None else read_dials)(script, facts["device_kind"])
     budget_s = request.budget_s or float(facts["budget_s"])
     check_hours(request.limits.hours, Pace.of((), (), budget_s))
     if cluster is None:
@@ -245,7 +248,7 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
         data=facts["data"],
         started=utc_now(),
         pins=pins_of(fixed, Path(facts["data"])),
-        terms=terms,
+        options=options,
         id=new_id(),
         cores=facts.get("cores"),
         memory_bytes=facts.get("memory_bytes"),
@@ -255,16 +258,16 @@ def _begin(request: Request, terms: Terms, cluster: "Cluster | None") -> Night:
     return night
 
 
-def _first_lease(folder: Path, terms: Terms) -> tuple[Terms, Lease]:
-    """Return the terms, with the cores that each worker has, and a lease of the night's device.
+def _first_slot(folder: Path, options: Options) -> tuple[Options, DeviceSlot]:
+    """Return the options, with the cores that each worker has, and a device slot of the night's device.
 
     A night on a CPU keeps their number, so that it can go on with fewer workers, or with more.
     """
-    if terms.pool != "local" or (terms.workers, terms.cores_each) == (1, None):
-        return terms, WHOLE
+    if options.pool != "local" or (options.workers, options.cores_each) == (1, None):
+        return options, WHOLE
     kind = device_kind(folder)
-    lease = leases_of_machine(kind, terms.workers, terms.cores_each)[0]
-    return (replace(terms, cores_each=len(lease.cores)) if kind == "cpu" else terms), lease
+    slot = slots_of_machine(kind, options.workers, options.cores_each)[0]
+    return (replace(options, cores_each=len(slot.cores)) if kind == "cpu" else options), slot
 
 
 def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
@@ -274,7 +277,7 @@ def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:
             raise kept_as_it_is(night.tag, f"{option} {plainly(kept)}", plainly(asked))
 
 
-def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | None") -> Night:
+def _resume(request: Request, night: Night, options: Options, cluster: "Cluster | None") -> Night:
     place, folder = request.place, request.place.folder(night.tag)
     with Journal.read(place.journal(night.tag)) as journal:
         check_hours(request.limits.hours, Pace.of(journal.attempts(), (), night.budget_s))
@@ -287,18 +290,18 @@ def _resume(request: Request, night: Night, terms: Terms, cluster: "Cluster | No
     moved = at_home(night)
     if moved is None and (folder / MANIFEST).is_file():
         raise MachineError(f"{missing_corpus(night, folder)}; then give the same command")
-    night = replace(moved or night, terms=terms)  # the checksums tell whether its corpus was deleted
+    night = replace(moved or night, options=options)  # the checksums tell whether its corpus was deleted
     fixed = folder / "fixed"
     verify_pins(night, fixed)
     if request.dataset is not None:
         dataset = load_data(Path(night.data), verify=False).manifest["dataset"]
         if request.dataset != dataset:
             raise kept_as_it_is(night.tag, f"--dataset {dataset}", request.dataset)
-    facts: Mapping[str, Any] = probe(fixed, night.data, lease=leases_of_night(night)[0])
+    facts: Mapping[str, Any] = probe(fixed, night.data, slot=slots_of_night(night)[0])
     if cluster is not None:
-        facts = cluster.facts(terms, fixed, facts, night.device)
+        facts = cluster.facts(options, fixed, facts, night.device)
     check_same_machine(night, facts)
-    lay_out_warm(folder)  # a night that was packed has none, and a new machine only what the look at it has compiled
+    lay_out_warm(folder)  # a night that was packed has none, and a new machine only what the probe of it has compiled
     return night
 
 
@@ -310,12 +313,14 @@ def _new_tag(place: Place, asked: str | None) -> str:
 
     Raise NightError where the one asked for is taken.
     """
-    wanted, in_ledger = asked or datetime.now().strftime("%b%d").lower(), tags_in(place.ledger)
+    wanted, in_results = asked or datetime.now().strftime("%b%d").lower(), tags_in(place.results)
     for tag in itertools.chain([wanted], (f"{wanted}-{number}" for number in itertools.count(2))):
         traces = (place.journal(tag).exists(), place.packed(tag).exists(), refs_of_night(place.repo, tag))
-        if tag not in in_ledger and not any(traces):
+        if tag not in in_results and not any(traces):
             break
     if asked not in (None, tag):
-        raise NightError(f"tag {asked} is taken by refs or ledger rows whose journal is not here; use --tag {tag}")
+        raise NightError(
+            f"tag {asked} is taken by refs or rows of results.tsv whose journal is not here; use --tag {tag}"
+        )
     place.check_own(tag)  # notes and compiled code of somebody else's would count as the night's
     return tag

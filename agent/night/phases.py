@@ -1,7 +1,8 @@
-"""Measure the phases of a training step under profiler.py: for `nightshift profile`, and once a night for its authors.
+"""Measure the phases of a training step under profiler.py: for `nightshift profile`, and once a night for proposers.
 
-In a night the script of attempt 0 runs for a few steps under the profiler, in the box of a training run: with its data,
-its limits and no held-out text. An author gets numbers and the names of phases, and no word that the script wrote.
+In a night the script of attempt 0 runs for a few steps under the profiler, in the sandbox of a training run: with its
+data, its limits and no held-out text. A proposer gets numbers and the names of phases, and no word that the script
+wrote.
 """
 
 import shutil
@@ -20,7 +21,7 @@ from agent.experiment import Attempt, Ending, Run
 from agent.files import open_plain, read_end, write_plain
 from agent.judging.failures import process_failure
 from agent.lab.operations import OPERATIONS
-from agent.proposers.source import Phase
+from agent.proposers.proposer import Phase
 from agent.records.place import Place, read_script
 from agent.runs.fixed import laid_out, probe
 from agent.runs.runner import Runner
@@ -187,4 +188,4 @@ def measure_phases(runner: Runner, first: Attempt) -> str | None:
     if phases:
         return f"a step: {', '.join(f'{phase.name} {phase.share:.0%}' for phase in phases)}"
     why = why or f"the script {WITHOUT}"
-    return f"authors are not told where the time of a step goes: {why}; log: {folder / LOG}"
+    return f"proposers are not told where the time of a step goes: {why}; log: {folder / LOG}"

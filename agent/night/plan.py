@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import count, takewhile
 
 from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Split, Status
-from agent.judging.champion import QUESTION
+from agent.judging.ablation import QUESTION
 from agent.judging.early_stop import Bound
 from agent.judging.failures import failure, stopped_early, too_slow, trusted
 from agent.night import merging
-from agent.night.ideas import Supply
+from agent.night.proposals import NextProposal
 from agent.night.state import NightContext, State, unaudited
 from agent.pools.pool import Pool
 from agent.runs.execute import steps_of_trial
@@ -51,14 +51,14 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Make branch, ledger and weights follow the decision on an attempt."""
+    """Make branch, results and weights follow the decision on an attempt."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Enter:
-    """Enter an edit of an attempt that needs no source: a merge, or a question of dawn."""
+    """Enter an edit of an attempt that needs no proposer: a merge, or a question of the confirmation."""
 
     parent: int
     proposal: Proposal
@@ -73,7 +73,7 @@ class EnterIdea:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait until a job has ended, a worker has come, or a source has answered: nothing can begin before."""
+    """Wait until a job has ended, a worker has come, or a proposer has answered: nothing can begin before."""
 
 
 NextStep = Begin | Decide | Settle | Enter | EnterIdea | Wait
@@ -84,12 +84,12 @@ Candidate = Job | NextStep  # a job becomes a step, Begin, if a worker is free f
 
 
 @dataclass(slots=True)
-class Flight:
+class InFlight:
     """Tell who is busy with which attempt, and whether ideas come. The driver changes it, the plan reads it."""
 
     pool: Pool
     has_idea: bool = False  # an idea has been checked, and waits to be entered
-    supply: Supply = Supply.ENTERED  # outcome of the last question for an idea
+    next_proposal: NextProposal = NextProposal.ENTERED  # outcome of the last question for an idea
 
     @property
     def jobs(self) -> Collection[Job]:
@@ -114,7 +114,8 @@ class Flight:
 # ---- the plan --------------------------------------------------------------------------------------------------------
 
 
-DAWN_SEED = 1000  # distance between the seeds of two dawns: each confirms with seeds that no choice before it has seen
+# distance between the seeds of two confirmations: each confirms with seeds that no choice before it has seen
+CONFIRMATION_SEED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class Plan:
     """Find the next step of a night as it stands now, and make its jobs."""
 
     state: State
-    flight: Flight
+    in_flight: InFlight
 
     @property
     def context(self) -> NightContext:
@@ -134,22 +135,22 @@ class Plan:
         Else wait if anything is in flight, or if a worker for one of the jobs may come before the hours are over or the
         user ends the night.
         """
-        flight, lacks_worker = self.flight, False
+        in_flight, lacks_worker = self.in_flight, False
         for candidate in self.candidates():
             if not isinstance(candidate, Job):
                 return candidate
-            worker = flight.pool.free
+            worker = in_flight.pool.free
             if worker is not None:
                 return Begin(candidate, worker)
             lacks_worker = True
-        if flight.jobs or flight.supply is Supply.LATER:
+        if in_flight.jobs or in_flight.next_proposal is NextProposal.LATER:
             return Wait()
         is_over = self.context.stop.after_run or self.context.limits.is_over(self.state.pace)
-        return Wait() if lacks_worker and flight.pool.expects_workers and not is_over else None
+        return Wait() if lacks_worker and in_flight.pool.expects_workers and not is_over else None
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield what may be done next. After a wish to end the night no run begins; those in flight are settled."""
-        state, flight, stop = self.state, self.flight, self.context.stop
+        state, in_flight, stop = self.state, self.in_flight, self.context.stop
         if stop.now:
             return
         for attempt in sorted(state.unsettled, key=lambda attempt: attempt.decision is None):
@@ -162,7 +163,7 @@ class Plan:
         review = state.once("review", lambda: self.context.judge.review(state.attempts))
         if review.decisions:
             yield Decide(review.decisions)
-        if not stop.after_run and flight.idle and (not state.attempts or state.first.settled):
+        if not stop.after_run and in_flight.idle and (not state.attempts or state.first.settled):
             yield from self._beside_attempts(review.again)
 
     def step_of(self, attempt: Attempt) -> Candidate | None:
@@ -171,7 +172,7 @@ class Plan:
             return Settle(attempt.number)  # even with a run in flight: others are judged by what is settled
         if attempt.number == 0 and self._calibrates(attempt):
             return self.measure(attempt)
-        if self.flight.has(attempt.number):
+        if self.in_flight.has(attempt.number):
             return None
         step = self._measure_and_judge(attempt)
         return Decide({attempt.number: step}) if isinstance(step, Decision) else step
@@ -205,7 +206,7 @@ class Plan:
         if decision.status in (None, Status.KEEP) and audit is not None:
             return audit
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
-            return trusted(decision, attempt, parent, self.context.night.terms.plausible_gain / 100)
+            return trusted(decision, attempt, parent, self.context.night.options.plausible_gain / 100)
         return None if decision.status is None else decision
 
     def _calibrates(self, first: Attempt) -> bool:
@@ -213,8 +214,8 @@ class Plan:
 
         So its runs tell the noise, and how much slower a run is while others train.
         """
-        workers, begun = len(self.flight.pool.workers), {run.seed for run in first.done_runs}
-        begun.update(self.flight.seeds_of(first.number))
+        workers, begun = len(self.in_flight.pool.workers), {run.seed for run in first.done_runs}
+        begun.update(self.in_flight.seeds_of(first.number))
         is_calibrated = failure(first) is not None or len(begun) >= max(self.context.judge.calibration, 1 + workers)
         return workers > 1 and bool(first.scores_bpb) and not is_calibrated and self._may_run(first)
 
@@ -231,35 +232,35 @@ class Plan:
         """Return whether an edit needs a dry run: one that only turns dials breaks nothing."""
         return self.context.dry_runs and not attempt.outline.differs_in_dials_only(parent.outline)
 
-    def _audits_of(self, attempt: Attempt, dawn: int = 0) -> Iterator[Job]:
-        """Yield the audits that the attempt lacks, at night or at a dawn."""
-        busy = self.flight.seeds_of(attempt.number)
-        for run, split in unaudited(attempt, dawn):
+    def _audits_of(self, attempt: Attempt, confirmation: int = 0) -> Iterator[Job]:
+        """Yield the audits that the attempt lacks, at night or in a confirmation."""
+        busy = self.in_flight.seeds_of(attempt.number)
+        for run, split in unaudited(attempt, confirmation):
             if run.seed not in busy:
                 yield self.audit(attempt, run, split)
 
-    def missing_audits(self, dawn: int = 0) -> Iterator[Job]:
-        """Yield the audits that further runs of kept attempts lack; at a dawn, those of its runs and questions."""
+    def missing_audits(self, confirmation: int = 0) -> Iterator[Job]:
+        """Yield the audits that further runs of kept attempts lack; in a confirmation, of its runs and questions."""
         for attempt in self.state.attempts:
             is_kept = attempt.settled and attempt.status is Status.KEEP
-            if is_kept or (dawn and not attempt.is_idea):
-                yield from self._audits_of(attempt, dawn)
+            if is_kept or (confirmation and not attempt.is_idea):
+                yield from self._audits_of(attempt, confirmation)
 
     # ---- beside unsettled attempts -----------------------------------------------------------------------------------
 
     def _beside_attempts(self, again: int | None) -> Iterator[Candidate]:
         """Yield a run of a keep that is in doubt; then a merge that is due, else the next idea, within the limits."""
-        limits, state, flight = self.context.limits, self.state, self.flight
+        limits, state, in_flight = self.context.limits, self.state, self.in_flight
         left = limits.left(state.proposals).experiments
         if left == 0:
             return
-        if again is not None and not flight.has(again) and limits.allows_run(again, state.pace):
+        if again is not None and not in_flight.has(again) and limits.allows_run(again, state.pace):
             yield self.measure(state.attempts[again])
         # An idle worker takes an attempt that waits before a new idea.
-        unsettled = (attempt for attempt in state.unsettled if not flight.has(attempt.number))
+        unsettled = (attempt for attempt in state.unsettled if not in_flight.has(attempt.number))
         queued = sum(not (attempt.done_runs and merging.waits_for_parent(state, attempt)) for attempt in unsettled)
-        wanted, overtaken = flight.idle - queued, merging.due(state)
-        asking_s = 0.0 if flight.has_idea or overtaken is not None else state.pace.asking_s
+        wanted, overtaken = in_flight.idle - queued, merging.due(state)
+        asking_s = 0.0 if in_flight.has_idea or overtaken is not None else state.pace.asking_s
         # Without attempt 0 there would be nothing to read in the morning.
         if wanted < 1 or (state.attempts and limits.reached(state.proposals, state.pace, asking_s)):
             return
@@ -267,32 +268,34 @@ class Plan:
             merged = merging.merge(state, overtaken)
             yield Decide({overtaken: merged}) if isinstance(merged, Decision) else Enter(*merged)
         if left is not None:  # merges count as well: leave room for those of the attempts in flight
-            wanted = min(wanted, left - int(merging.EXPECTED * len(flight.jobs)))
-        if wanted >= 1 and flight.supply is Supply.ENTERED:
+            wanted = min(wanted, left - int(merging.EXPECTED * len(in_flight.jobs)))
+        if wanted >= 1 and in_flight.next_proposal is NextProposal.ENTERED:
             yield EnterIdea(wanted)
 
     # ---- jobs, each with all that a worker has to know ---------------------------------------------------------------
 
-    def measure(self, attempt: Attempt, dawn: int = 0) -> Measure:
-        """Return the job of the attempt's next run; at night and at each dawn, all attempts use the same seeds."""
-        done = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
-        taken = {*self.flight.seeds_of(attempt.number), *(run.seed for run in done)}
-        seed = next(seed for seed in count(self.context.night.seed + DAWN_SEED * dawn) if seed not in taken)
-        may_be_machine = bool(dawn) or attempt.val_bpb is not None or self._suspects_machine()
-        was_spoilt = bool(attempt.runs) and attempt.runs[-1].ending is Ending.SPOILT
+    def measure(self, attempt: Attempt, confirmation: int = 0) -> Measure:
+        """Return the job of the attempt's next run; in a night or a confirmation, all attempts use the same seeds."""
+        done = attempt.confirmation_runs(confirmation) if confirmation else attempt.done_runs
+        taken = {*self.in_flight.seeds_of(attempt.number), *(run.seed for run in done)}
+        seed = next(
+            seed for seed in count(self.context.night.seed + CONFIRMATION_SEED * confirmation) if seed not in taken
+        )
+        may_be_machine = bool(confirmation) or attempt.val_bpb is not None or self._suspects_machine()
+        was_invalid = bool(attempt.runs) and attempt.runs[-1].ending is Ending.INVALID
         return Measure(
             attempt=attempt.number,
             script=attempt.proposal.script,
             seed=seed,
             allowance_s=self.allowed_s(attempt.number),
             machine=self.trial(self.state.first) if may_be_machine else None,
-            dawn=dawn,
+            confirmation=confirmation,
             bounds=self._bounds_ahead(attempt),
-            may_be_void=attempt.may_be_void(seed),
+            may_be_repeated=attempt.may_be_repeated(seed),
             usual_steps_s=usual_steps_s(attempt),
             usual_scoring_s=self._usual_scoring_s(attempt),
             most_weights_bytes=most_weights_bytes(self.state.attempts),
-            wait_s=self.context.runner.rest_s if was_spoilt else 0.0,
+            wait_s=self.context.runner.rest_s if was_invalid else 0.0,
         )
 
     def audit(self, attempt: Attempt, run: Run, split: Split) -> AuditRun:
@@ -334,33 +337,33 @@ class Plan:
         slowest run took.
         """
         night = self.context.night
-        if night.terms.allowance_s is not None:
-            return night.terms.allowance_s
+        if night.options.allowance_s is not None:
+            return night.options.allowance_s
         return learnt_allowance_s(self.state.attempts, night.budget_s) if number else FIRST_ALLOWANCE_S
 
     def _bounds_ahead(self, attempt: Attempt) -> tuple[Bound, ...]:
         """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
         state, is_first = self.state, attempt.decision is None and not attempt.done_runs
-        if attempt.number == 0 or not is_first or not self.context.night.terms.early_stop:
+        if attempt.number == 0 or not is_first or not self.context.night.options.early_stop:
             return ()
         return learnt_bounds(self.context.runner, state.others(attempt.number), state.parent_of(attempt))
 
     def _reference(self, attempt: Attempt, run: Run, split: Split) -> tuple[int, int] | None:
         """Return the attempt and seed of the run that an audit compares with; None if it has left no losses.
 
-        It is a run of the attempt's parent, else of attempt 0. Only runs at dawn have losses on the holdout; there
-        it is a run of the same dawn, at which attempt 0 always runs first.
+        It is a run of the attempt's parent, else of attempt 0. Only confirmation runs have losses on the holdout; there
+        it is a run of the same confirmation, in which attempt 0 always runs first.
         """
         parent = self.state.parent_of(attempt)
         for before in (parent, self.state.first) if parent is not None else ():
-            for other in before.counted_runs if split == "validation" else before.dawn_runs(run.dawn):
+            for other in before.counted_runs if split == "validation" else before.confirmation_runs(run.confirmation):
                 if self.context.runner.losses(before.number, other.seed, split).is_file():
                     return before.number, other.seed
         return None
 
 
 def fallen_keeps(history: History) -> dict[int, Decision]:
-    """Return decisions that revoke keeps: a later run failed, at dawn too, or its audit, or their parent has fallen."""
+    """Return decisions that revoke keeps: a later run or audit failed, in a confirmation too, or the parent fell."""
     fallen = {}
     for attempt in history[1:]:
         verdict = attempt.decision

@@ -8,7 +8,7 @@ from agent.clock import utc_now
 from agent.experiment import (
     Ask,
     Attempt,
-    Dawn,
+    Confirmation,
     Night,
     Progress,
     Proposal,
@@ -16,13 +16,13 @@ from agent.experiment import (
     Score,
     Split,
     Work,
-    incumbent,
+    best_of,
 )
 from agent.judging.judges import Judge
 from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop
 from agent.pools.pool import Pool
-from agent.proposers.source import Messages, Source
+from agent.proposers.proposer import Messages, Proposer
 from agent.records.journal import Journal
 from agent.records.place import Place, read_script
 from agent.runs.runner import Runner
@@ -44,7 +44,7 @@ class State:
         self.workers = max(1, len(context.pool.workers))
         self.attempts: tuple[Attempt, ...] = self._journal.attempts()
         self.asks: tuple[Ask, ...] = self._journal.asks()
-        self.dawns: tuple[Dawn, ...] = self._journal.dawns()
+        self.confirmations: tuple[Confirmation, ...] = self._journal.confirmations()
 
     @property
     def first(self) -> Attempt:
@@ -53,12 +53,12 @@ class State:
 
     @property
     def best(self) -> Attempt | None:
-        """Return the incumbent."""
-        return self.once("best", lambda: incumbent(self.attempts))
+        """Return the best script."""
+        return self.once("best", lambda: best_of(self.attempts))
 
     @property
     def proposals(self) -> int:
-        """Return how many attempts were proposed: neither attempt 0 nor dawn's questions."""
+        """Return how many attempts were proposed: neither attempt 0 nor the confirmation's questions."""
         return sum(attempt.is_edit for attempt in self.attempts)
 
     @property
@@ -89,29 +89,29 @@ class State:
         return answer
 
     def enter(self, parent: int | None, proposal: Proposal, idea: int | None = None) -> Attempt:
-        """Enter a proposal into the journal as the next attempt; idea: its id, where a source had it."""
+        """Enter a proposal into the journal as the next attempt; idea: its id, where a proposer had it."""
         number = len(self.attempts)
         self._journal.add_attempt(number, parent, proposal, utc_now(), idea)
         self.read(number)
         return self.attempts[number]
 
     def read(self, *numbers: int) -> None:
-        """Read from the journal what has changed: these attempts, which may be new, and perhaps asks and dawns."""
+        """Read from the journal what has changed: these attempts, which may be new, asks and confirmations."""
         self._answers.clear()
         for number in numbers:
             changed = self._journal.attempt(number)
             self.attempts = (*self.attempts[:number], changed, *self.attempts[number + 1 :])
-        self.asks, self.dawns = self._journal.asks(), self._journal.dawns()
+        self.asks, self.confirmations = self._journal.asks(), self._journal.confirmations()
 
 
-def unaudited(attempt: Attempt, dawn: int = 0) -> Iterator[tuple[Run, Split]]:
-    """Yield the runs of the night, or of a dawn, whose score on a text is to be audited still.
+def unaudited(attempt: Attempt, confirmation: int = 0) -> Iterator[tuple[Run, Split]]:
+    """Yield the runs of the night, or of a confirmation, whose score on a text is to be audited still.
 
     All runs of an edit are, since one alone may cheat; of attempt 0, the first of the night.
     """
-    runs = attempt.dawn_runs(dawn) if dawn else attempt.done_runs
+    runs = attempt.confirmation_runs(confirmation) if confirmation else attempt.done_runs
     if attempt.number == 0:
-        runs = () if dawn else runs[:1]
+        runs = () if confirmation else runs[:1]
     for run in runs:
         scores: tuple[tuple[Split, Score | None], ...] = (("validation", run.score), ("holdout", run.holdout))
         for split, score in scores:
@@ -123,7 +123,7 @@ def unaudited(attempt: Attempt, dawn: int = 0) -> Iterator[tuple[Run, Split]]:
 
 
 class Watcher(Protocol):
-    """Look at a night whenever something has happened in it, and say sentences: a terminal, a plain log, a test."""
+    """Watch a night whenever something has happened in it, and say sentences: a terminal, a plain log, a test."""
 
     def said(self, sentence: str) -> None: ...
     def work_began(self, attempt: Attempt, work: Work) -> None: ...
@@ -139,18 +139,18 @@ class NightContext:
     journal: Journal
     runner: Runner
     pool: Pool  # each of its workers has its own runner
-    sources: Sequence[Source]
+    proposers: Sequence[Proposer]
     judge: Judge
     watcher: Watcher
     stop: Stop
     limits: Limits
     baseline: Callable[[Place], str] = read_script  # attempt 0's script
     dry_runs: bool = False  # a second of training before the minutes, for edits of more than dials
-    patience_s: float = 0.0  # how long one call to a source may take
-    messages: Messages = field(default_factory=Messages)  # messages of the sources
+    patience_s: float = 0.0  # how long one call to a proposer may take
+    messages: Messages = field(default_factory=Messages)  # messages of the proposers
     attempt_settled: Callable[[], None] = lambda: None  # called once the record of an attempt is complete
     began: str = field(default_factory=lambda: utc_now("milliseconds"))  # start of this command
-    measures_phases: bool = False  # measure once how a step's time is spent; a source will read it
+    measures_phases: bool = False  # measure once how a step's time is spent; a proposer will read it
 
     @property
     def night(self) -> Night:

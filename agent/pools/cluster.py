@@ -26,17 +26,17 @@ from typing import Any
 import psutil
 
 from agent.errors import MachineError, NightError, NightshiftError
-from agent.experiment import Night, Terms
+from agent.experiment import Night, Options
 from agent.files import throwaway_folder
 from agent.invocation import PACKAGE, command_for
 from agent.lab.hardware import usable_cores
-from agent.pools.node import Content, Part, called, lacks, look, store
+from agent.pools.node import Content, Part, called, inspect_node, lacks, store
 from agent.runs.fixed import digest, names_in, protocol
 from agent.sandbox.environment import scrubbed_env
-from agent.sandbox.keeper import PR_SET_PDEATHSIG, prctl
+from agent.sandbox.supervisor import PR_SET_PDEATHSIG, prctl
 
 ADDRESS = r"auto|([^:/\s]+|\[[0-9a-fA-F:]+\]):\d{1,5}"
-LOOK_S, CALL_S = 600.0, 300.0  # s for looking at all nodes; s for one answer, or one file
+INSPECT_S, CALL_S = 600.0, 300.0  # s for looking at all nodes; s for one answer, or one file
 AGAIN_S = 10.0  # s between attempts to reach a lost cluster
 SHORT = Path("/tmp")  # TMPDIR may be long, and the path of a socket of Ray has 107 bytes at most
 STORE_BYTES = 256 << 20  # bytes of Ray's object store on this machine; larger weights go over the disk
@@ -186,7 +186,7 @@ class ClusterNode:
     name: str
     cpus: int
     gpus: int
-    facts: Mapping[str, Any] | None = None  # facts of its device, once it was looked at
+    facts: Mapping[str, Any] | None = None  # facts of its device, once it was inspected
     refused: str | None = None  # why it is not used, without its name
     is_met: bool = False  # the night has given it workers, or refused it
     rests_until: float = 0.0
@@ -290,20 +290,20 @@ class Cluster:
                 nodes[node_id] = ClusterNode(node_id, facts["NodeName"], has["CPU"], has["GPU"])
         return nodes
 
-    def look_around(self) -> None:
-        """Forget the nodes that have left, and begin to look at new ones: they get facts, or are refused."""
+    def refresh_nodes(self) -> None:
+        """Forget the nodes that have left, and begin to inspect new ones: they get facts, or are refused."""
         listed = self.listed()
         self.nodes = {node_id: self.nodes.get(node_id, node) for node_id, node in listed.items()}
         for node in [node for node in self.nodes.values() if node is listed[node.id]]:
-            threading.Thread(target=self._look_at, args=(node,), daemon=True).start()
+            threading.Thread(target=self._inspect, args=(node,), daemon=True).start()
 
-    def _look_at(self, node: ClusterNode) -> None:
+    def _inspect(self, node: ClusterNode) -> None:
         """Bring the files to a node, and learn what device it has."""
         part = self.part_of(node)
         try:
             for folder, files in self._files.items():
                 self.send(node, folder, files)
-            node.facts = self.call(node, look, self.content, part, version("mlx"), part=part)
+            node.facts = self.call(node, inspect_node, self.content, part, version("mlx"), part=part)
         except (MachineError, OSError) as error:
             node.refused = str(error)
 
@@ -312,7 +312,7 @@ class Cluster:
         count = node.gpus or (node.cpus // self.cores_each if self.cores_each else 1)
         return Part(self.cores_each or max(1, node.cpus // count), min(node.gpus, 1), 1 / max(1, count))
 
-    def facts(self, terms: Terms, fixed: Path, here: Mapping[str, Any], wanted: str | None) -> dict[str, Any]:
+    def facts(self, options: Options, fixed: Path, here: Mapping[str, Any], wanted: str | None) -> dict[str, Any]:
         """Return the facts of probe() with the device of the nodes, the wanted one if there is, for this machine's.
 
         Bring fixed files and corpus to all nodes; raise MachineError if none is fit.
@@ -322,16 +322,16 @@ class Cluster:
         fixed_in, fixed_files = named_by_content("fixed", fixed, names_in(fixed))
         corpus_in, corpus_files = named_by_content("corpora", corpus, plain)
         self._files = {fixed_in: fixed_files, corpus_in: corpus_files}
-        self.content = Content(fixed_in, corpus_in, terms.sandbox)
-        self.cores_each, device = terms.cores_each, self._device(wanted)
+        self.content = Content(fixed_in, corpus_in, options.sandbox)
+        self.cores_each, device = options.cores_each, self._device(wanted)
         names = ("device_kind", "device", "cores", "memory_bytes", "settings")
         return {**here, **{name: device[name] for name in names}}
 
     def _device(self, wanted: str | None) -> Mapping[str, Any]:
-        """Return the device of a night once all nodes were looked at; raise MachineError if none is fit."""
-        deadline = time.monotonic() + LOOK_S
+        """Return the device of a night once all nodes were inspected; raise MachineError if none is fit."""
+        deadline = time.monotonic() + INSPECT_S
         while True:
-            self.look_around()
+            self.refresh_nodes()
             nodes, now = [*self.nodes.values()], time.monotonic()
             is_pending = any(node.is_pending for node in nodes) and now < deadline
             device = usual([node.facts for node in nodes if node.facts is not None], wanted)
@@ -343,12 +343,12 @@ class Cluster:
                 raise MachineError(f"no node of the Ray cluster can take part: {why}; look at: ray status")
             time.sleep(0.2)
 
-    def divided(self, terms: Terms) -> Terms:
-        """Return the terms with the cores that each worker has; on GPUs, or alone, it has its share of a node."""
+    def divided(self, options: Options) -> Options:
+        """Return the options with the cores that each worker has; on GPUs, or alone, it has its share of a node."""
         nodes = [*self.listed().values()]
-        if terms.cores_each or terms.workers == 1 or not nodes or any(node.gpus for node in nodes):
-            return terms
-        return replace(terms, cores_each=most_each([node.cpus for node in nodes], terms.workers))
+        if options.cores_each or options.workers == 1 or not nodes or any(node.gpus for node in nodes):
+            return options
+        return replace(options, cores_each=most_each([node.cpus for node in nodes], options.workers))
 
 
 def on(node: ClusterNode) -> Any:

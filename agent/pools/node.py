@@ -1,7 +1,7 @@
 """Answer on a node of a Ray cluster: keep the driver's files, say what the node is, and execute jobs.
 
 NodeWorker is an actor, one for each worker of a night. The other public functions are tasks that take no core or GPU,
-except look().
+except inspect_node().
 """
 
 import fcntl
@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError
-from agent.experiment import LOCAL, SPLITS, Lease, Night, Progress, Run
+from agent.experiment import LOCAL, SPLITS, DeviceSlot, Night, Progress, Run
 from agent.files import MIN_FREE_BYTES, open_plain, read_tail, remove
 from agent.lab.hardware import cache_root, write_atomically
-from agent.pools.leases import cores_of_machine, sets_of_cores
+from agent.pools.device_slots import cores_of_machine, sets_of_cores
 from agent.runs.execute import execute
 from agent.runs.fixed import digest, lay_out_warm, probe
 from agent.runs.jobs import Job, Measure, Result, Trial
 from agent.runs.runner import Runner, beside
 from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
-from agent.sandbox.box import choose
-from agent.sandbox.keeper import limits_of_machine
 from agent.sandbox.process import LOG
+from agent.sandbox.sandboxes import choose
+from agent.sandbox.supervisor import limits_of_machine
 
 LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # most bytes that come back of a log, and of losses
 DEAF_S = 15.0  # s without a question from the driver, after which the driver and its job are taken for lost
@@ -103,7 +103,7 @@ def put_files(folder: Path, files: FileContents) -> None:
 # ---- the node --------------------------------------------------------------------------------------------------------
 
 
-def look(content: Content, part: Part, mlx: str) -> dict[str, Any]:
+def inspect_node(content: Content, part: Part, mlx: str) -> dict[str, Any]:
     """Return the facts of this node's device as a night on one machine finds them; raise MachineError if it is unfit.
 
     mlx: its version on the driver's machine.
@@ -113,8 +113,8 @@ def look(content: Content, part: Part, mlx: str) -> dict[str, Any]:
         raise MachineError(f"it has MLX {here}, and on the driver's machine it is {mlx}; install that here")
     choose(content.sandbox)
     sets = core_sets(part)
-    lease = lease_of(LOCAL, part, sets[0] if sets else ())
-    return probe(home() / content.fixed_in, str(home() / content.corpus_in), lease=lease)
+    slot = slot_of(LOCAL, part, sets[0] if sets else ())
+    return probe(home() / content.fixed_in, str(home() / content.corpus_in), slot=slot)
 
 
 def core_sets(part: Part) -> list[tuple[int, ...]]:
@@ -123,13 +123,13 @@ def core_sets(part: Part) -> list[tuple[int, ...]]:
     return sets_of_cores(cores, min(part.cores, sum(map(len, cores)))) if cores else []
 
 
-def lease_of(worker: str, part: Part, cores: tuple[int, ...]) -> Lease:
-    """Return the lease of a worker; one that has all cores is not pinned, as where a night has one worker."""
+def slot_of(worker: str, part: Part, cores: tuple[int, ...]) -> DeviceSlot:
+    """Return the device slot of a worker; one that has all cores is not pinned, as where a night has one worker."""
     threads = sum(map(len, cores_of_machine())) if cores else 0
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES") or None
     if len(cores) == threads:
-        return Lease(worker, (), gpu, part.of_memory)
-    return Lease(worker, cores, gpu, part.of_memory, threads)
+        return DeviceSlot(worker, (), gpu, part.of_memory)
+    return DeviceSlot(worker, cores, gpu, part.of_memory, threads)
 
 
 def night_folder(night: Night) -> Path:
@@ -169,7 +169,7 @@ class NodeWorker:
         self._runner = Runner(
             replace(night, data=str(home() / content.corpus_in)), night_folder(night), choose(content.sandbox),
             limits_of_machine(part.of_memory), self._stopped, self._note, root=home(),
-            lease=lease_of(worker, part, cores),
+            slot=slot_of(worker, part, cores),
         )  # fmt: skip
 
     def execute(self, job: Job, files: FileContents) -> Returned:
@@ -246,7 +246,7 @@ def files_of(runner: Runner, job: Job) -> Mapping[str, int | None]:
         sizes = {out.parent / LOG: LOG_BYTES, out / METRICS: METRICS_BYTES, out / "summary.json": SUMMARY_BYTES}
         sizes[runner.weights(job.attempt, job.seed)] = None  # those with a score are no larger than the job allows
         sizes[beside(out.parent, "score") / LOG] = LOG_BYTES
-        for split in SPLITS if job.dawn else SPLITS[:1]:
+        for split in SPLITS if job.confirmation else SPLITS[:1]:
             sizes[runner.losses(job.attempt, job.seed, split)] = LOSSES_BYTES
     else:
         sizes = {beside(runner.run_folder(job.attempt, job.seed), "audit") / LOG: LOG_BYTES}

@@ -126,7 +126,7 @@ class LocalPool(Pool):
 
     def __init__(self, runners: Sequence[Runner]) -> None:
         super().__init__(runners[0])
-        self._threads = {runner.lease.worker: self._thread(runner) for runner in runners}
+        self._threads = {runner.slot.worker: self._thread(runner) for runner in runners}
 
     def _thread(self, runner: Runner) -> WorkerThread:
         def progressed(progress: Progress | None) -> None:
@@ -136,5 +136,5 @@ class LocalPool(Pool):
             own = replace(runner, progressed=progressed, stopped=self._stops)
             return Ended(thread.name, job, execute(job, own))
 
-        thread = WorkerThread(runner.lease.worker, perform, self._ended)
+        thread = WorkerThread(runner.slot.worker, perform, self._ended)
         return thread

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from agent.errors import MachineError
-from agent.experiment import Audit, DryRun, Ending, Lease, Run
+from agent.experiment import Audit, DeviceSlot, DryRun, Ending, Run
 from agent.files import plain_bytes, remove
 from agent.invocation import typed
 from agent.pools.cluster import Cluster, ClusterNode, different, on, sentence
@@ -56,27 +56,27 @@ class RayPool(Pool):
         """Give work to at most so many workers."""
         super().__init__(runner)
         self._cluster, self._most = cluster, most
-        self._crew: dict[str, _Worker] = {}
+        self._members: dict[str, _Worker] = {}
         self._news: list[str] = []
         self._watched_s = 0.0  # time of the last look at the nodes; 0: the night has not begun
         self._meet_nodes()
-        if not self._crew:
+        if not self._members:
             raise MachineError("; ".join(self._news) or "no node of the Ray cluster has a free device")
 
     # ---- for the driver ----
 
     @property
     def workers(self) -> Sequence[str]:
-        return tuple(name for name, worker in self._crew.items() if self._is_here(worker.node))
+        return tuple(name for name, worker in self._members.items() if self._is_here(worker.node))
 
     @property
     def free(self) -> str | None:
-        rested = (name for name in self.workers if self._crew[name].node.rests_until <= time.monotonic())
+        rested = (name for name in self.workers if self._members[name].node.rests_until <= time.monotonic())
         return next((name for name in rested if self._threads[name].job is None), None)
 
     def ended(self, wait_s: float) -> Sequence[Ended]:
         if not self._closing and time.monotonic() - self._watched_s > WATCH_S:
-            self._cluster.look_around()
+            self._cluster.refresh_nodes()
             self._part_with_nodes()
             self._meet_nodes()
             self._watched_s = time.monotonic()
@@ -92,10 +92,10 @@ class RayPool(Pool):
         return self._cluster.nodes.get(node.id) is node
 
     def _part_with_nodes(self) -> None:
-        for name, worker in list(self._crew.items()):
+        for name, worker in list(self._members.items()):
             if not self._is_here(worker.node) and self._threads[name].job is None:
                 WorkerThread.end_all([self._threads.pop(name)], 0.0)
-                del self._crew[name]
+                del self._members[name]
                 self._say(f"node {worker.node.name} has left the cluster")
 
     def _meet_nodes(self) -> None:
@@ -120,11 +120,11 @@ class RayPool(Pool):
         except MachineError as error:
             node.refused = str(error)
             return
-        if node.name in {worker.node.name for worker in self._crew.values()}:
+        if node.name in {worker.node.name for worker in self._members.values()}:
             node.name = f"{node.name} {node.id[:4]}"
         part = self._cluster.part_of(node)
         for name in workers_of(node, part)[:room]:
-            worker = self._crew[name] = _Worker(name, node, part)
+            worker = self._members[name] = _Worker(name, node, part)
             self._threads[name] = WorkerThread(name, partial(self._execute, worker), self._ended)
 
     def _say(self, sentence: str) -> None:
@@ -151,7 +151,7 @@ class RayPool(Pool):
         """Return a job's result, and take its files; raise MachineError where its node has failed."""
         worker.actor = worker.actor or self._started(worker)
         returned = self._returned(worker, job)
-        why = returned.failure or unusable(replace(self._runner, lease=Lease(worker.name)), job, returned)
+        why = returned.failure or unusable(replace(self._runner, slot=DeviceSlot(worker.name)), job, returned)
         if why is not None:
             raise MachineError(why)
         result = returned.result
@@ -207,7 +207,7 @@ class RayPool(Pool):
 
         What fails while its node rests had begun before. Where all nodes have failed again and again, the night ends.
         """
-        node, error, now = self._crew[ended.worker].node, ended.error, time.monotonic()
+        node, error, now = self._members[ended.worker].node, ended.error, time.monotonic()
         has_failed = isinstance(error, MachineError)
         if self._stops():
             return replace(ended, lost=None, error=None if has_failed else error)
@@ -217,7 +217,7 @@ class RayPool(Pool):
         if now >= node.rests_until:
             node.failures, node.rests_until = node.failures + 1, now + REST_S
             self._say(f"node {node.name} gets no work for {REST_S:.0f} s: {error}")
-        if any(other.node.failures < FAILURES_IN_A_ROW for other in self._crew.values()):
+        if any(other.node.failures < FAILURES_IN_A_ROW for other in self._members.values()):
             return replace(ended, error=None, lost=f"worker {ended.worker}: {error}")
         again = typed("run", "--tag", self._runner.night.tag)
         why = f"no node of the Ray cluster does its work: node {node.name} failed {FAILURES_IN_A_ROW} times in a row"
@@ -225,12 +225,12 @@ class RayPool(Pool):
 
 
 def result_of_killed(job: Job, why: str) -> Result:
-    """Return a run that is void, or the result of a job whose process was killed for the second time.
+    """Return a run that is invalid, or the result of a job whose process was killed for the second time.
 
     Raise MachineError for attempt 0: then its node has failed.
     """
-    if isinstance(job, Measure) and job.may_be_void:
-        return Run(job.seed, Ending.SPOILT, None, 0.0, None, why)
+    if isinstance(job, Measure) and job.may_be_repeated:
+        return Run(job.seed, Ending.INVALID, None, 0.0, None, why)
     why = f"{why}, for the second time"
     if not job.attempt:
         raise MachineError(why)

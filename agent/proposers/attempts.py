@@ -8,12 +8,12 @@ from itertools import islice
 
 from agent.experiment import NOT_BELIEVED, Attempt, Interval, Kind, Status
 from agent.judging.failures import process_failure, stopped_early, too_slow
-from agent.proposers.source import Briefing
+from agent.proposers.proposer import Briefing
 from agent.script.dials import Value, read_dials, show
 from agent.text import diff_lines, harmless_code, one_line, quoted
 
 FAILURES = frozenset({*NOT_BELIEVED, Kind.CRASHED, Kind.TOO_SLOW, Kind.IGNORES_SEED})
-NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another incumbent
+NEAR_MISS = 0.3  # sure of a gain: an idea that is not kept may be one on another best script
 # an overtaken edit gets its second try unchanged: the night merges it onto the best script
 NO_SECOND_TRY = FAILURES | {Kind.STOPPED_EARLY, Kind.QUESTION, Kind.OVERTAKEN}
 
@@ -103,7 +103,7 @@ MOST_AT_ONCE = 3  # dials that one edit turned; with more, its verdict says litt
 
 
 def turned_dials(briefing: Briefing) -> dict[str, tuple[str, list[str]]]:
-    """Return the incumbent's dials that have a range, or all if none has: the value, and the result of each turn."""
+    """Return the best script's dials that have a range, or all if none has: the value, and the result of each turn."""
     dials = read_dials(briefing.parent.proposal.script, briefing.night.device_kind, strict=False)
     turns = defaultdict[str, list[str]](list)
     for attempt in briefing.history:

@@ -19,12 +19,12 @@ import msgspec
 
 from agent.clock import utc_now
 from agent.errors import MachineError, NightError, NoIdea, RepoError, ScriptError
-from agent.experiment import Ask, Ending, Proposal, Terms
+from agent.experiment import Ask, Ending, Options, Proposal
 from agent.files import read_end, throwaway_folder
 from agent.git import detached_git
 from agent.proposers.keys import LIKELY, check_without_keys, hidden, keys_in, names_key
 from agent.proposers.prompts import facts_page, written
-from agent.proposers.source import Around, Briefing, Messages, Need, Source
+from agent.proposers.proposer import Around, Briefing, Messages, Need, Proposer
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.script.contract import MAX_SCRIPT_BYTES, decoded
 from agent.text import SAID_CHARS, one_line, plain_lines
@@ -41,7 +41,7 @@ IDEA_BYTES = 16 << 10  # bytes; a longer IDEA.md is ignored
 WITH_TASK_ON_STDIN, WITHOUT_STDIN = f'cd "$0" && exec "$@" < {TASK}', 'cd "$0" && exec "$@"'
 
 
-class Command(Source):
+class Command(Proposer):
     """Propose edits by running one command line, split as a shell does but without a shell.
 
     For a shell's features, give sh -c '…'. The task replaces the word {task}, or else comes on stdin. Raise NightError
@@ -54,13 +54,13 @@ class Command(Source):
 
     @classmethod
     def of(cls, around: Around) -> "Command":
-        terms, folder = around.terms, around.place.folder(around.night.tag)
-        return cls(terms.agent or "", folder, around.messages, limit_s=60 * terms.agent_minutes)
+        options, folder = around.options, around.place.folder(around.night.tag)
+        return cls(options.agent or "", folder, around.messages, limit_s=60 * options.agent_minutes)
 
     @classmethod
-    def check(cls, terms: Terms) -> None:
+    def check(cls, options: Options) -> None:
         """Refuse a key, too: the journal keeps the command line, and every process of the machine may read it."""
-        for word in split(terms.agent or ""):
+        for word in split(options.agent or ""):
             for match in (*ASSIGNMENT.finditer(word), *LIKELY.finditer(word)):
                 name = match[1] if match.re is ASSIGNMENT else "sk-"
                 if name == "sk-" or names_key(name):
@@ -78,9 +78,9 @@ class Command(Source):
         limit_s: float = LIMIT_S,
     ) -> None:
         self._words, self._folder, self._messages, self._limit_s = split(command), folder, messages, limit_s
-        self.source = f"command:{Path(self._words[0]).name}"
+        self.proposer = f"command:{Path(self._words[0]).name}"
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         """Run the agent, record its costs and return its edit; raise NoIdea if it left no whole edit."""
         asks, started = self._folder / "asks", utc_now()
         earlier = len(list(asks.glob(f"{briefing.number:04d}-*")))  # each agent at work now has another number
@@ -97,13 +97,13 @@ class Command(Source):
             if outcome.ending is not Ending.FINISHED:
                 ended = f"it {outcome.ending} (exit code {outcome.exit_code})"
             try:
-                proposal = take_edit(clone, briefing, self.source, is_whole=ended is None)
+                proposal = take_edit(clone, briefing, self.proposer, is_whole=ended is None)
             except (NoIdea, NightError) as error:
                 words = last_words(events) or outcome.last_lines.rstrip().rpartition("\n")[2]
                 last = one_line(hidden(words, *keys_in(os.environ).values()), SAID_CHARS)
                 failure = "; ".join(filter(None, (str(error), ended, last and f"it said: {last}")))
         self._messages.record(
-            billed(Ask(briefing.number, self.source, started, outcome.wall_s, failure=failure), events)
+            billed(Ask(briefing.number, self.proposer, started, outcome.wall_s, failure=failure), events)
         )
         if proposal is None:
             raise NoIdea(f"{failure} (log: {folder / LOG})")
@@ -192,7 +192,7 @@ def lay_out(clone: Path, briefing: Briefing, fixed: Path, limit_s: float) -> str
     return task
 
 
-def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -> Proposal:
+def take_edit(clone: Path, briefing: Briefing, proposer: str, *, is_whole: bool) -> Proposal:
     """Read the edited script and the agent's description; raise NoIdea if there is no whole edit in a plain file.
 
     Raise NightError for an edit that holds a key: the agent has all keys.
@@ -220,7 +220,7 @@ def take_edit(clone: Path, briefing: Briefing, source: str, *, is_whole: bool) -
     check_without_keys("its edit", words, script)
     title, _, hypothesis = words.partition("\n")
     repairs = briefing.broken.number if briefing.broken else None
-    return Proposal.of(script, title.lstrip("# ") or "an edit without words", hypothesis, source, repairs=repairs)
+    return Proposal.of(script, title.lstrip("# ") or "an edit without words", hypothesis, proposer, repairs=repairs)
 
 
 # ---- costs -----------------------------------------------------------------------------------------------------------

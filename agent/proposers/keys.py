@@ -31,7 +31,7 @@ def keys_in(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_without_keys(what: str, *texts: str) -> None:
-    """Raise NightError where an author's texts hold a key of this environment; what: the subject of the sentence."""
+    """Raise NightError where a proposer's texts hold a key of this environment; what: the subject of the sentence."""
     text = "\n".join(texts)
     for name, key in keys_in(os.environ).items():
         if holds_key(text, key):

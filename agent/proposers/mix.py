@@ -1,10 +1,10 @@
-"""Choose whom to ask for the next idea: a bandit that gives each source its share of the night. Pure.
+"""Choose whom to ask for the next idea: a bandit that gives each proposer its share of the night. Pure.
 
-What a source is worth is its gain per hour, training and asking together. Gains are counted in typical keeps (the
-mean gain of what the night has kept), so that a source's keeps are events of a Poisson process in its hours, whose rate
-has a Gamma posterior. Thompson sampling (Thompson, 1933; Chapelle & Li, 2011) draws a rate for each source and asks
-the one with the highest. The prior is one typical keep in the hours of a few attempts, of how many the source says. No
-source stays that good for long, so one that has not been tried yet soon is.
+What a proposer is worth is its gain per hour, training and asking together. Gains are counted in typical keeps (the
+mean gain of what the night has kept), so that a proposer's keeps are events of a Poisson process in its hours, whose
+rate has a Gamma posterior. Thompson sampling (Thompson, 1933; Chapelle & Li, 2011) draws a rate for each proposer and
+asks the one with the highest. The prior is one typical keep in the hours of a few attempts, of how many the proposer
+says. No proposer stays that good for long, so one that has not been tried yet soon is.
 """
 
 import math
@@ -14,79 +14,83 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
-from agent.experiment import Attempt, Kind, Status, source_name
-from agent.proposers.source import Briefing, Source
+from agent.experiment import Attempt, Kind, Status, proposer_name
+from agent.proposers.proposer import Briefing, Proposer
 from agent.records.summary import earned, kept_gains_bpb
 
-PRIOR_KEEPS = 1.0  # of a source that was never asked, in its attempts_a_keep
-FIRST_TURN = 4  # attempts of others, after which a source has its first turn whatever is drawn
+PRIOR_KEEPS = 1.0  # of a proposer that was never asked, in its attempts_a_keep
+FIRST_TURN = 4  # attempts of others, after which a proposer has its first turn whatever is drawn
 RESTS_AFTER, MOST_RESTED = 2, 32  # failures in a row, and attempts rested at most
 
 
-def in_turn(sources: Sequence[Source], briefing: Briefing, seed: int | str, asking: Mapping[str, int]) -> list[Source]:
-    """Return the sources in the order in which they are to be asked; those that rest, and the stand-in, come last.
+def in_turn(
+    proposers: Sequence[Proposer], briefing: Briefing, seed: int | str, asking: Mapping[str, int]
+) -> list[Proposer]:
+    """Return the proposers in the order in which they are to be asked; those that rest, and the stand-in, come last.
 
-    asking: how many questions each source, by its name, is being asked now. Equal arguments give equal draws, so a
+    asking: how many questions each proposer, by its name, is being asked now. Equal arguments give equal draws, so a
     resumed night goes on like an undisturbed one.
     """
-    rates = drawn_rates(sources, briefing, seed, asking)
+    rates = drawn_rates(proposers, briefing, seed, asking)
     return sorted(
-        sources,
-        key=lambda source: (rests_until(source, briefing) is not None, source.stands_in, -rates[source.name]),
+        proposers,
+        key=lambda proposer: (rests_until(proposer, briefing) is not None, proposer.stands_in, -rates[proposer.name]),
     )
 
 
 def drawn_rates(
-    sources: Iterable[Source], briefing: Briefing, seed: int | str, asking: Mapping[str, int]
+    proposers: Iterable[Proposer], briefing: Briefing, seed: int | str, asking: Mapping[str, int]
 ) -> dict[str, float]:
-    """Draw the typical keeps per hour of each source; infinite where its first turn is due.
+    """Draw the typical keeps per hour of each proposer; infinite where its first turn is due.
 
-    Questions and attempts in flight count as tried with the outcome that is expected of their source: its rate stays,
-    and its posterior narrows, so that workers that want an idea at the same time do not all draw the source that has
+    Questions and attempts in flight count as tried with the outcome that is expected of their proposer: its rate stays,
+    and its posterior narrows, so that workers that want an idea at the same time do not all draw the proposer that has
     the widest. An attempt that was overtaken counts where it is merged and wins again.
     """
     history, asks = briefing.history, briefing.asks
     rng = random.Random(f"{seed} {briefing.number} {len(asks)}")
-    shares = {share.source: share for share in earned(history, asks)}
+    shares = {share.proposer: share for share in earned(history, asks)}
     typical_bpb = statistics.fmean([gain for gain in kept_gains_bpb(history).values() if gain > 0] or [1.0])
     done_s = [attempt.spent_s for attempt in history if attempt.decision is not None and attempt.is_idea]
     attempt_h = ((statistics.fmean(done_s) if done_s else 0.0) or briefing.night.budget_s) / 3600
     open_h = defaultdict[str, float](float, {name: number * attempt_h for name, number in asking.items()})
     overtaken_h = defaultdict[str, float](float)
     for attempt in history:
-        name = source_name(attempt.source)
+        name = proposer_name(attempt.proposer)
         if attempt.is_idea and attempt.decision is None:
             open_h[name] += max(0.0, attempt_h - attempt.spent_s / 3600)
         elif attempt.kind is Kind.OVERTAKEN:
             overtaken_h[name] += attempt.spent_s / 3600
     tried = sum(share.attempts for share in shares.values()) + sum(asking.values())
     rates = {}
-    for source in sources:
-        share = shares.get(source.name)
-        keeps, hours = PRIOR_KEEPS, source.attempts_a_keep * attempt_h - overtaken_h[source.name]
+    for proposer in proposers:
+        share = shares.get(proposer.name)
+        keeps, hours = PRIOR_KEEPS, proposer.attempts_a_keep * attempt_h - overtaken_h[proposer.name]
         if share is not None:
             keeps, hours = keeps + share.gain_bpb / typical_bpb, hours + share.hours
-        narrower = 1 + open_h[source.name] / hours
+        narrower = 1 + open_h[proposer.name] / hours
         rate = rng.gammavariate(keeps * narrower, 1 / (hours * narrower))
-        is_new = share is None and not asking.get(source.name)
-        rates[source.name] = math.inf if is_new and tried >= FIRST_TURN else rate
+        is_new = share is None and not asking.get(proposer.name)
+        rates[proposer.name] = math.inf if is_new and tried >= FIRST_TURN else rate
     return rates
 
 
-def rests_until(source: Source, briefing: Briefing) -> int | None:
-    """Return the attempt until which a source rests, since its last turns all failed: each failure doubles its rest.
+def rests_until(proposer: Proposer, briefing: Briefing) -> int | None:
+    """Return the attempt until which a proposer rests, since its last turns all failed: each failure doubles its rest.
 
-    A turn fails where a call brings no idea, where the attempt loses by more than the noise of a run or, of a source
+    A turn fails where a call brings no idea, where the attempt loses by more than the noise of a run or, of a proposer
     that only computes, where it crashes. The bandit counts gains alone: it cannot tell an idea that brought nothing
     from one that ruined the score, and a crash takes seconds, so that hours would not tell either. What made one known
-    idea crash on this machine may do the same to the next; a source that costs can repair what crashed.
+    idea crash on this machine may do the same to the next; a proposer that costs can repair what crashed.
     """
-    own = [attempt for attempt in briefing.history if source_name(attempt.source) == source.name and attempt.decision]
-    turns = {attempt.number: _failed(attempt, source, briefing.sigma_bpb) for attempt in own}
+    own = [
+        attempt for attempt in briefing.history if proposer_name(attempt.proposer) == proposer.name and attempt.decision
+    ]
+    turns = {attempt.number: _failed(attempt, proposer, briefing.sigma_bpb) for attempt in own}
     latest = max(turns, default=-1)
     for ask in briefing.asks:
         # an answer is a turn until its attempt is decided
-        if source_name(ask.source) == source.name and (ask.failure is not None or ask.attempt > latest):
+        if proposer_name(ask.proposer) == proposer.name and (ask.failure is not None or ask.attempt > latest):
             turns[ask.attempt] = ask.failure is not None
     failed = [number for number, _ in takewhile(lambda turn: turn[1], sorted(turns.items(), reverse=True))]
     if len(failed) < RESTS_AFTER:
@@ -95,8 +99,8 @@ def rests_until(source: Source, briefing: Briefing) -> int | None:
     return until if until > briefing.number else None
 
 
-def _failed(attempt: Attempt, source: Source, sigma_bpb: float | None) -> bool:
+def _failed(attempt: Attempt, proposer: Proposer, sigma_bpb: float | None) -> bool:
     if attempt.status is Status.CRASH:
-        return not source.costs
+        return not proposer.costs
     gain_bpb = attempt.gain_bpb
     return None not in (gain_bpb, sigma_bpb) and gain_bpb < -sigma_bpb  # type: ignore[operator]

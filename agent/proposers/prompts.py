@@ -1,13 +1,13 @@
-"""Write the briefing of an author of edits, from the templates in prompts/: the same for a model and for an agent.
+"""Write the briefing of a proposer of edits, from the templates in prompts/: the same for a model and for an agent.
 
 prompts/ holds one template each, in Jinja2's form, for people to read and change. A part that may grow long has a limit
 of its own there, 42,000 characters together: 13,000 tokens, as code and tables have 3.3 characters in each. The stable
 parts of a question come first, so that they are the same from question to question, and a provider's cache can hold
 them.
 
-Some of the text comes from people whom the author must obey, such as the owner's program.md. Other text comes from
-programs that it must not obey: titles of other sources, the last line of a crashed run. Each of these is quoted on one
-line of limited length, with codes in place of characters that could close the quotes or look like a chat template's
+Some of the text comes from people whom the proposer must obey, such as the owner's program.md. Other text comes from
+programs that it must not obey: titles of other proposers, the last line of a crashed run. Each of these is quoted on
+one line of limited length, with codes in place of characters that could close the quotes or look like a chat template's
 control token. Code stands in fences that it cannot close. The output of a process that has read validation text is
 never quoted: a script could print that text for the next script to memorise.
 """
@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 from agent import text
 from agent.experiment import Attempt, Status, Summary, memory_gb
 from agent.proposers import attempts
-from agent.proposers.source import Briefing
+from agent.proposers.proposer import Briefing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 ANSWER_CHARS = 60_000  # characters of an unusable reply that are sent back with the error
 
-# ---- what an author is told ------------------------------------------------------------------------------------------
+# ---- what a proposer is told -----------------------------------------------------------------------------------------
 
 
 def facts_page(briefing: Briefing) -> str:
@@ -50,7 +50,7 @@ class Conversation:
 
 
 def compose(briefing: Briefing) -> Conversation:
-    """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same author.
+    """Write the question for an edit of the parent's script, or for a repair of a broken attempt of the same proposer.
 
     Every fourth question asks for an edit unlike all before. The task comes last and says all that differs, so that the
     text before it is the same in every question and a provider's cache holds it.

@@ -21,7 +21,7 @@ from agent.git import valid_tag
 from agent.invocation import typed
 from agent.proposers.catalogue.files import read_header
 from agent.proposers.keys import check_without_keys
-from agent.proposers.source import Around, Briefing, Source, check_proposal
+from agent.proposers.proposer import Around, Briefing, Proposer, check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.script.contract import MAX_SCRIPT_BYTES, check_script, modules_beside
@@ -30,7 +30,7 @@ from agent.script.merge import apply_patch, basis_of, check_patch, is_patch, mer
 from agent.text import plain_lines
 
 NOTHING = "change something first"
-SOURCE = "queue"
+PROPOSER = "queue"
 FIELDS = ("Title", "Why", "Submitted", "Night", "Basis", "For", "Options")  # fields of an entry's header
 NAME = re.compile(r"[0-9]{4,}\.patch")
 NUMBER = re.compile(r"[0-9]{1,9}")  # an attempt's number
@@ -56,7 +56,7 @@ class QueueEntry:
     based_on: int | None = None  # the attempt that a try was made from, in the night that it is for
     made_for: str | None = None  # tag of that night; None: one that it may open
     words: tuple[str, ...] = ()  # options of such a night
-    source: str = SOURCE  # source of the attempt that it becomes, such as queue: 0003
+    proposer: str = PROPOSER  # proposer of the attempt that it becomes, such as queue: 0003
 
     @classmethod
     def parsed(cls, content: bytes, file: Path) -> "QueueEntry":
@@ -76,7 +76,7 @@ class QueueEntry:
                     based_on=int(basis) if NUMBER.fullmatch(basis) else None,
                     made_for=made_for,
                     words=tuple(words),
-                    source=f"{SOURCE}: {file.stem}",
+                    proposer=f"{PROPOSER}: {file.stem}",
                 )
         raise NightError(f"it is no entry of a queue; {AGAIN}")
 
@@ -109,7 +109,7 @@ def submit(
         raise NightError(f"say what is tried and why, as in: {typed('try', '-m', 'wider MLP: it learns more a step')}")
     check_without_keys("this edit", message, text)
     (check_patch if is_patch(text) else check_script)(text, script)
-    idea = Proposal.of(text, title, why, SOURCE)
+    idea = Proposal.of(text, title, why, PROPOSER)
     entry = QueueEntry(
         *(text, idea.title, idea.hypothesis, now), based_on=based_on, made_for=made_for, words=tuple(words)
     )
@@ -159,13 +159,13 @@ def _next_number(folder: Path) -> int:
     return 1 + max((int(path.stem) for path in everywhere), default=0)
 
 
-class Queue(Source):
+class Queue(Proposer):
     """Propose submitted scripts and patches, the oldest first.
 
     nights: the folder of all nights here, whose journals tell which entries were tried; say: told of refused entries.
     """
 
-    name, help = SOURCE, "what `nightshift try --queue` was given"
+    name, help = PROPOSER, "what `nightshift try --queue` was given"
     is_person = True
 
     @classmethod
@@ -177,7 +177,7 @@ class Queue(Source):
         self._nights = nights
         self._say = say
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         """Return the oldest entry that can be tried, putting the others aside; raise NoIdea while there is none."""
         histories = {briefing.night.tag: briefing.history}
         for path, entry in entries(self._folder, self._refuse):
@@ -211,9 +211,9 @@ def became(entry: QueueEntry, nights: Path, histories: dict[str, History]) -> At
         with suppress(NightError), Journal.read(nights / entry.night / "journal.sqlite") as journal:
             histories[entry.night] = journal.attempts()
     # the title as well: numbers begin again where somebody has deleted all entries
-    words = entry.source, entry.title
+    words = entry.proposer, entry.title
     history = histories[entry.night]
-    return next((attempt for attempt in history if (attempt.source, attempt.title) == words), None)
+    return next((attempt for attempt in history if (attempt.proposer, attempt.title) == words), None)
 
 
 def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
@@ -229,7 +229,7 @@ def proposed(entry: QueueEntry, briefing: Briefing) -> Proposal:
     elif is_for_this and basis_of(script, briefing.history, "").missing:  # the entry lacks what was kept since
         script = _merged(entry, best, briefing)
         why += f"\n\nMerged onto attempt {best.number}, which was kept while it waited."
-    proposal = Proposal.of(script, entry.title, why, entry.source)
+    proposal = Proposal.of(script, entry.title, why, entry.proposer)
     check_proposal(proposal, briefing.history, night.script)
     return proposal
 
@@ -292,7 +292,7 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
         raise NightError(f"{file} is attempt {earlier} of night {tag}, {ended} (see: {see}); {NOTHING}")
     histories = {tag: history}
     for path, entry in entries(where.queue):
-        is_waiting = became(entry, where.nights, histories) is None  # other entries are put aside at the next look
+        is_waiting = became(entry, where.nights, histories) is None  # other entries are put aside when it is read next
         if is_waiting and _digest(entry.text, place.script, history, committed) == digest:
             follow = typed("try", "--wait", f"t{path.stem}")
             raise NightError(f"{file} waits already ({entry.title}); {NOTHING}, or follow that one with: {follow}")

@@ -24,7 +24,7 @@ from agent.experiment import (
     Ask,
     Attempt,
     Audit,
-    Dawn,
+    Confirmation,
     Decision,
     DryRun,
     Ending,
@@ -41,16 +41,16 @@ from agent.files import disk_fails, flush, plain_bytes, throwaway_folder
 from agent.invocation import typed
 from agent.script.dials import outline_from, outline_of
 
-VERSION = 14
+VERSION = 15
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
-RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, ledger and repository
+RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, results and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
 SCHEMA = """
 CREATE TABLE night (fact TEXT PRIMARY KEY, value ANY) WITHOUT ROWID, STRICT;
 CREATE TABLE work (                      -- what each worker does now: written before a step, removed after it
     worker TEXT PRIMARY KEY,
     doing TEXT NOT NULL,
-    attempt INTEGER NOT NULL REFERENCES attempts, seed INTEGER, dawn INTEGER NOT NULL,
+    attempt INTEGER NOT NULL REFERENCES attempts, seed INTEGER, confirmation INTEGER NOT NULL,
     began TEXT NOT NULL                  -- ISO 8601, UTC, as all times
 ) STRICT;
 CREATE TABLE attempts (
@@ -58,19 +58,19 @@ CREATE TABLE attempts (
     parent INTEGER REFERENCES attempts,
     script TEXT NOT NULL REFERENCES scripts,
     outline TEXT NOT NULL,               -- JSON, of the script
-    title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
+    title TEXT NOT NULL, hypothesis TEXT NOT NULL, proposer TEXT NOT NULL,
     repairs INTEGER, without TEXT NOT NULL,
-    merges INTEGER,                      -- the attempt whose edit it carries onto the incumbent; NULL: none
+    merges INTEGER,                      -- the attempt whose edit it carries onto the best script; NULL: none
     started TEXT NOT NULL,
     "commit" TEXT,                       -- NULL until committed
     dry_run TEXT,                        -- JSON; NULL until it was made, and where none is
-    settled INTEGER NOT NULL DEFAULT 0   -- the decision that branch, ledger and weights follow; 0: none
+    settled INTEGER NOT NULL DEFAULT 0   -- the decision that branch, results and weights follow; 0: none
 ) STRICT;
-CREATE TABLE ideas (                     -- of all sources; those that are no attempts and not dropped wait
+CREATE TABLE ideas (                     -- of all proposers; those that are no attempts and not dropped wait
     id INTEGER PRIMARY KEY,
     parent INTEGER NOT NULL REFERENCES attempts,
     script TEXT NOT NULL REFERENCES scripts,
-    title TEXT NOT NULL, hypothesis TEXT NOT NULL, source TEXT NOT NULL,
+    title TEXT NOT NULL, hypothesis TEXT NOT NULL, proposer TEXT NOT NULL,
     repairs INTEGER,
     attempt INTEGER REFERENCES attempts, -- that it has become
     dropped TEXT                         -- why it never will be one
@@ -98,21 +98,21 @@ CREATE TABLE runs (
     holdout TEXT,                        -- NULL until scored there
     params INTEGER,                      -- of its weights; NULL where they cannot be told
     last_lines TEXT NOT NULL DEFAULT '',
-    dawn INTEGER NOT NULL,               -- 0: the night's own; k: of the k-th dawn
+    confirmation INTEGER NOT NULL,       -- 0: the night's own; k: of the k-th confirmation
     weights_bytes INTEGER,               -- of the file; NULL: it left none of its own
     peak_bytes INTEGER,
     forecast_bpb REAL,                   -- NULL where it was not stopped early
     worker TEXT NOT NULL,                -- who executed it
     began TEXT NOT NULL, ended TEXT
 ) STRICT;
-CREATE TABLE dawns (
-    number INTEGER PRIMARY KEY, champion INTEGER NOT NULL REFERENCES attempts, fresh INTEGER NOT NULL,
+CREATE TABLE confirmations (
+    number INTEGER PRIMARY KEY, best INTEGER NOT NULL REFERENCES attempts, fresh INTEGER NOT NULL,
     began TEXT NOT NULL,
     ended TEXT, findings TEXT            -- NULL until it has come to its end, and until something is known
 ) STRICT;
 CREATE TABLE asks (
     id INTEGER PRIMARY KEY,
-    attempt INTEGER NOT NULL, source TEXT NOT NULL, started TEXT NOT NULL, wall_s REAL NOT NULL,
+    attempt INTEGER NOT NULL, proposer TEXT NOT NULL, started TEXT NOT NULL, wall_s REAL NOT NULL,
     model TEXT, tokens_in INTEGER, tokens_out INTEGER, usd REAL, failure TEXT, usd_most REAL,
     tokens_cached INTEGER                -- of tokens_in; NULL: not told
 ) STRICT;
@@ -121,7 +121,7 @@ CREATE INDEX runs_of ON runs (attempt);
 """
 ITS_SCRIPT = "LEFT JOIN scripts ON script = sha256"  # a missing script is NULL: such a row cannot be read
 AS_JSON = frozenset(
-    {"without", "outline", "dry_run", "summary", "score", "holdout", "findings", "pins", "terms", "noise"}
+    {"without", "outline", "dry_run", "summary", "score", "holdout", "findings", "pins", "options", "noise"}
 )
 Sql = tuple[str, Sequence[object]]
 Row = TypeVar("Row")
@@ -135,7 +135,7 @@ class Journal:
         self._db = database
         self._db.row_factory = sqlite3.Row
         self._inode = path.stat().st_ino
-        self._lock = threading.RLock()  # sources record their ideas and calls in their own threads
+        self._lock = threading.RLock()  # proposers record their ideas and calls in their own threads
         self._reserve: Path | None = None  # None in a journal that was opened for reading
 
     @classmethod
@@ -207,12 +207,12 @@ class Journal:
         return self._records(Work, "SELECT work.* FROM work JOIN attempts ON number = attempt ORDER BY worker")
 
     def asks(self) -> tuple[Ask, ...]:
-        """Return all calls to sources, in the order in which they ended."""
+        """Return all calls to proposers, in the order in which they ended."""
         return self._records(Ask, "SELECT * FROM asks ORDER BY id")
 
-    def dawns(self) -> tuple[Dawn, ...]:
-        """Return all dawns in the order of their numbers."""
-        return self._records(Dawn, "SELECT * FROM dawns ORDER BY number")
+    def confirmations(self) -> tuple[Confirmation, ...]:
+        """Return all confirmations in the order of their numbers."""
+        return self._records(Confirmation, "SELECT * FROM confirmations ORDER BY number")
 
     def waiting_ideas(self) -> tuple[Idea, ...]:
         """Return the ideas that are no attempts yet and were not dropped, in the order in which they came."""
@@ -302,7 +302,7 @@ class Journal:
     def add_idea(self, idea: Idea) -> int:
         """Record an idea as soon as it comes, since it may have cost money; return its id."""
         script, keep_script = _kept_script(idea.proposal)
-        words = {name: getattr(idea.proposal, name) for name in ("title", "hypothesis", "source", "repairs")}
+        words = {name: getattr(idea.proposal, name) for name in ("title", "hypothesis", "proposer", "repairs")}
         add = _insert("ideas", **words, script=script, parent=idea.parent)
         return int(self._write(keep_script, add).lastrowid or 0)
 
@@ -320,19 +320,21 @@ class Journal:
         """Record a call as soon as it is over: its cost is known, whatever follows."""
         self._write(_insert("asks", **_columns(ask)))
 
-    def put_dawn(self, dawn: Dawn) -> None:
-        """Record a dawn as it begins, goes on or ends."""
-        self._write(_insert("dawns", "REPLACE", **_columns(dawn)))
+    def put_confirmation(self, confirmation: Confirmation) -> None:
+        """Record a confirmation as it begins, goes on or ends."""
+        self._write(_insert("confirmations", "REPLACE", **_columns(confirmation)))
 
-    def start_run(self, attempt: int, seed: int, *, dawn: int = 0, worker: str = "local") -> int:
+    def start_run(self, attempt: int, seed: int, *, confirmation: int = 0, worker: str = "local") -> int:
         """Record a run before its process starts, as it may take the machine down with it; return its id."""
         began = utc_now("milliseconds")
-        run = _insert("runs", attempt=attempt, seed=seed, boot=boot_id(), dawn=dawn, worker=worker, began=began)
+        run = _insert(
+            "runs", attempt=attempt, seed=seed, boot=boot_id(), confirmation=confirmation, worker=worker, began=began
+        )
         return int(self._write(run).lastrowid or 0)
 
     def end_run(self, run_id: int, run: Run) -> None:
         facts = _columns(run) | {"ended": utc_now("milliseconds")}
-        for name in ("seed", "dawn", "worker", "began"):  # these were recorded when it began
+        for name in ("seed", "confirmation", "worker", "began"):  # these were recorded when it began
             del facts[name]
         columns = ", ".join(f"{name} = ?" for name in facts)
         self._write((f"UPDATE runs SET {columns} WHERE id = ?", (*facts.values(), run_id)))
@@ -344,10 +346,10 @@ class Journal:
         self._write((f"{update} WHERE attempt = ? AND seed = ? AND ending = ?", (_json(audit), *finished)))
 
     def record_decision(self, number: int, decision: Decision) -> None:
-        """Append a decision about an attempt, which holds from now on; branch, ledger and weights have to follow."""
+        """Append a decision about an attempt, which holds from now on; branch, results and weights have to follow."""
         self._write(_recorded(number, decision))
 
-    def make_void(self, numbers: Iterable[int], why: str) -> None:
+    def invalidate(self, numbers: Iterable[int], why: str) -> None:
         """Withdraw the decisions on attempts that failed while the machine was broken: a resume measures them again.
 
         All of them in one transaction: half of it would leave a decision without runs, or crashes that were none.
@@ -359,11 +361,11 @@ class Journal:
         for number in numbers:
             statements.append((broken, (Ending.BROKEN, why, number, *failed)))
             statements.append(("UPDATE attempts SET dry_run = NULL WHERE number = ?", (number,)))
-            statements.append(_recorded(number, Decision(Kind.VOID, why)))
+            statements.append(_recorded(number, Decision(Kind.INVALID, why)))
         self._write(*statements)
 
     def settle(self, number: int) -> None:
-        """Record that branch, ledger and weights follow the present decision."""
+        """Record that branch, results and weights follow the present decision."""
         latest = "SELECT coalesce(max(id), 0) FROM decisions WHERE attempt = number"
         self._write((f"UPDATE attempts SET settled = ({latest}) WHERE number = ?", (number,)))
 
@@ -379,7 +381,7 @@ class Journal:
         ended = f"ending = CASE WHEN boot = ? THEN ? WHEN {again} THEN ? ELSE ? END"
         words = "last_lines = CASE WHEN boot = ? THEN last_lines ELSE 'the machine went down during it' END"
         boot = boot_id()
-        endings = boot, Ending.LOST, Ending.SPOILT, Ending.CRASHED, Ending.SPOILT, boot, Ending.RUNNING
+        endings = boot, Ending.LOST, Ending.INVALID, Ending.CRASHED, Ending.INVALID, boot, Ending.RUNNING
         self._write((f"UPDATE runs SET {ended}, {words} WHERE ending = ?", endings))
 
     def lose_runs(self) -> None:

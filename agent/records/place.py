@@ -53,7 +53,7 @@ class Place:
         return self.repo.root / "experiments" / "queue"
 
     @property
-    def ledger(self) -> Path:
+    def results(self) -> Path:
         return self.repo.root / "results.tsv"
 
     def folder(self, tag: str) -> Path:
@@ -70,12 +70,12 @@ class Place:
         """Raise NightError for a queue that came with the repository: its tries say what runs, and how."""
         self._check_untracked(self.queue, "it holds scripts")
 
-    def check_own_ledger(self) -> None:
+    def check_own_results(self) -> None:
         """Raise NightError where a clone brought results.tsv as a link, which may lead to any file of the user."""
-        if self.ledger.is_symlink() and self.repo.tracks(self.ledger.name):
+        if self.results.is_symlink() and self.repo.tracks(self.results.name):
             raise NightError(
-                f"git tracks {self.ledger} as a link, so somebody else may have chosen what it would overwrite; "
-                f"remove the link with: git rm {self.ledger.name}"
+                f"git tracks {self.results} as a link, so somebody else may have chosen what it would overwrite; "
+                f"remove the link with: git rm {self.results.name}"
             )
 
     def _check_untracked(self, folder: Path, danger: str) -> None:

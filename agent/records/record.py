@@ -7,12 +7,12 @@ from functools import cached_property
 from agent.experiment import (
     Ask,
     Attempt,
-    Dawn,
+    Confirmation,
     Findings,
     Night,
     Noise,
-    Terms,
-    incumbent,
+    Options,
+    best_of,
 )
 from agent.records.journal import Journal
 from agent.script.dials import Value
@@ -32,7 +32,7 @@ class Record:
     night: Night
     attempts: tuple[Attempt, ...]  # the place of each is its number
     asks: tuple[Ask, ...] = ()
-    dawns: tuple[Dawn, ...] = ()
+    confirmations: tuple[Confirmation, ...] = ()
     noise: Noise | None = None
     is_here: bool = True  # the journal is here, so the night can go on
 
@@ -66,7 +66,7 @@ class Record:
 
     @cached_property
     def ideas(self) -> tuple[Attempt, ...]:
-        """Return the attempts that were proposed: neither attempt 0 nor dawn's questions."""
+        """Return the attempts that were proposed: neither attempt 0 nor the confirmation's questions."""
         return tuple(attempt for attempt in self.attempts if attempt.is_edit)
 
     def attempt(self, number: int | None) -> Attempt | None:
@@ -80,24 +80,26 @@ class Record:
     @cached_property
     def best(self) -> Attempt | None:
         """Return the attempt that was kept last."""
-        return incumbent(self.attempts)
+        return best_of(self.attempts)
 
     @property
     def to_take(self) -> Attempt | None:
-        """Return the attempt that dawn confirmed, else the one that was kept last; None before anything is kept."""
+        """Return the attempt that was confirmed, else the one that was kept last; None before anything is kept."""
         kept, findings = self.best, self.findings
-        if kept is None or findings is None or kept.number not in (findings.champion, findings.script):
+        if kept is None or findings is None or kept.number not in (findings.best, findings.script):
             return kept
         return self.attempt(findings.script) or kept
 
     @property
-    def incumbent(self) -> int | None:
+    def best_number(self) -> int | None:
         return self.best.number if self.best else None
 
     @cached_property
     def findings(self) -> Findings | None:
-        """Return what the latest dawn that has found anything has found."""
-        return next((dawn.findings for dawn in reversed(self.dawns) if dawn.findings), None)
+        """Return what the latest confirmation that has found anything has found."""
+        return next(
+            (confirmation.findings for confirmation in reversed(self.confirmations) if confirmation.findings), None
+        )
 
     @cached_property
     def turned(self) -> dict[int, Turned]:
@@ -130,13 +132,13 @@ def turned_from(base: Attempt, attempt: Attempt) -> Turned:
 
 def public(night: Night) -> Night:
     """Return a night without its owner's private facts: the place of the data, and options that are not PUBLIC."""
-    terms = Terms(**{name: getattr(night.terms, name) for name in PUBLIC})
-    return replace(night, data="", pins={}, terms=terms)
+    options = Options(**{name: getattr(night.options, name) for name in PUBLIC})
+    return replace(night, data="", pins={}, options=options)
 
 
 def of_journal(journal: Journal) -> Record:
     """Read a night from its journal."""
-    return Record(journal.night(), journal.attempts(), journal.asks(), journal.dawns(), journal.noise())
+    return Record(journal.night(), journal.attempts(), journal.asks(), journal.confirmations(), journal.noise())
 
 
 # ---- an earlier night, as evidence for a later one -------------------------------------------------------------------

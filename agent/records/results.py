@@ -28,9 +28,10 @@ from agent.text import ABSURD, harmless, plain_lines, saved_like
 COLUMNS = (
     *("commit", "val_bpb", "memory_gb", "status", "description"),  # columns that every tool of this family reads
     *("attempt", "tag", "branch", "parent", "reason", "seeds", "val_bpb_std", "tokens_M", "params_M"),
-    *("train_s", "wall_s", "source", "protocol", "device", "started"),
+    *("train_s", "wall_s", "proposer", "protocol", "device", "started"),
     *("gain_bpb", "sure"),
-    *("dawn_bpb", "dawn_seeds", "holdout_bpb"),  # separate columns: a row's val_bpb stays as the night recorded it
+    # separate columns: a row's val_bpb stays as the night recorded it
+    *("confirmation_bpb", "confirmation_seeds", "holdout_bpb"),
 )
 Row = dict[str, str]  # one line by column; a foreign one may lack some of ours, and have others
 STATUS = COLUMNS.index("status")
@@ -45,7 +46,7 @@ TEXT_MARK = "'"  # the spreadsheet's own sign that a cell is text
 csv.field_size_limit(sys.maxsize)  # a tool may have left a cell of more than 128 kB
 
 
-def write_ledger(
+def write_results(
     place: Place,
     live: tuple[Night, History] | None = None,
     say: Callable[[str], object] = say,
@@ -59,8 +60,8 @@ def write_ledger(
     live: the running night and its attempts: only its rows are rendered, unless the others' are gone. say: told where a
     file that could not be read whole was kept beside the new one.
     """
-    place.check_own_ledger()
-    before = read_ledger(place.ledger)
+    place.check_own_results()
+    before = read_results(place.results)
     table = Table.of(before)
     nights: dict[str, tuple[Night, History]] = {}
     if live is None or not table.rows:
@@ -73,10 +74,10 @@ def write_ledger(
     content = saved_like(after, before).encode(errors="surrogateescape")
     try:
         if not table.is_whole:
-            aside = put_beside(place.ledger, "before-rewrite")
-            say(f"not every line of {place.ledger} was a row of a table, so the file is kept as it was in {aside}")
-        if not place.ledger.exists() or place.ledger.read_bytes() != content:
-            write_plain(place.ledger, content)
+            aside = put_beside(place.results, "before-rewrite")
+            say(f"not every line of {place.results} was a row of a table, so the file is kept as it was in {aside}")
+        if not place.results.exists() or place.results.read_bytes() != content:
+            write_plain(place.results, content)
     except OSError:
         if not to_read:
             raise
@@ -97,7 +98,7 @@ def rows_of(night: Night, history: History) -> list[Row]:
     protocol, device = cell_of(night.protocol), cell_of(night.device)
     rows = []
     for attempt in history:
-        decision, summary, at_dawn = attempt.decision, attempt.summary or Summary(), attempt.dawn_runs()
+        decision, summary, confirming = attempt.decision, attempt.summary or Summary(), attempt.confirmation_runs()
         if decision is None:
             continue
         parent = None if attempt.parent is None else history[attempt.parent]
@@ -120,15 +121,15 @@ def rows_of(night: Night, history: History) -> list[Row]:
             _number(None if attempt.params is None else attempt.params / 1e6, 3),
             _number(summary.training_seconds, 1),
             _number(sum(run.wall_s for run in attempt.counted_runs), 1),
-            cell_of(attempt.source),
+            cell_of(attempt.proposer),
             protocol,
             device,
             cell_of(attempt.started),
             "" if gained_bpb is None else f"{gained_bpb:.6f}",
             _number(decision.sure, 2),
-            _number(_mean(run.val_bpb for run in at_dawn), 6),
-            str(len(at_dawn)) if at_dawn else "",
-            _number(_mean(run.holdout_bpb for run in at_dawn), 6),
+            _number(_mean(run.val_bpb for run in confirming), 6),
+            str(len(confirming)) if confirming else "",
+            _number(_mean(run.holdout_bpb for run in confirming), 6),
         )
         rows.append(dict(zip(COLUMNS, cells, strict=True)))
     return rows
@@ -146,8 +147,8 @@ def _number(value: float | None, decimals: int) -> str:
 # ---- reading, also rows of other tools -------------------------------------------------------------------------------
 
 
-def read_ledger(path: Path) -> str:
-    """Return the text of a ledger, "" where there is none; bytes that are no text survive write_plain."""
+def read_results(path: Path) -> str:
+    """Return the text of a results file, "" where there is none; bytes that are no text survive write_plain."""
     check_plain(path)
     content = path.read_bytes() if path.exists() else b""
     with suppress(UnicodeDecodeError):
@@ -253,7 +254,7 @@ def _quoted(cell: str) -> str:
 
 
 def rows_in(text: str) -> list[Row]:
-    """Return the rows in a ledger's text for display, with all columns, and each with the tag of its night."""
+    """Return the rows in the text of a results file for display, with all columns and the tag of the night."""
     table = Table.of(text.encode(errors="surrogateescape").decode(errors="replace"))
     empty = dict.fromkeys((*COLUMNS, *table.own), "")
     return [
@@ -262,8 +263,8 @@ def rows_in(text: str) -> list[Row]:
 
 
 def tags_in(path: Path) -> frozenset[str]:
-    """Return the tags of the rows in a ledger on disk."""
-    return frozenset(filter(None, map(tag_of, Table.of(read_ledger(path)).rows)))
+    """Return the tags of the rows in a results file on disk."""
+    return frozenset(filter(None, map(tag_of, Table.of(read_results(path)).rows)))
 
 
 def tag_of(row: Row) -> str:

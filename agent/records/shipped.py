@@ -1,7 +1,7 @@
 """The record of a night that is committed to the repository: small files of text, without its scripts.
 
-night.json holds the facts of the night and its dawns, attempts.jsonl one attempt a line, champion.diff what its best
-script changed. A record may come from elsewhere: reading one, nothing in it is trusted.
+night.json holds the facts of the night and its confirmations, attempts.jsonl one attempt a line, best.diff what its
+best script changed. A record may come from elsewhere: reading one, nothing in it is trusted.
 """
 
 import json
@@ -23,8 +23,8 @@ from agent.script.dials import outline_from
 from agent.script.merge import patched
 from agent.text import harmless
 
-FORMAT = 4
-FACTS, ATTEMPTS, CHAMPION = "night.json", "attempts.jsonl", "champion.diff"
+FORMAT = 5
+FACTS, ATTEMPTS, BEST = "night.json", "attempts.jsonl", "best.diff"
 HASHES = re.compile(r"^index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})", re.MULTILINE)  # script's hashes: before, after
 MOST_BYTES = 64 << 20  # bytes of a file; an attempt takes some 2 KB
 SCORES, NOISE = ("val_bpb", "forecast_bpb", "budget_s"), ("sigma_bpb", "smallest_bpb", "paired_bpb")
@@ -47,19 +47,19 @@ def ship(repo: Repo, record: Record, folder: Path) -> tuple[Path, ...]:
     if not any(attempt.decision for attempt in record.attempts):
         raise NothingYet(f"night {record.tag} has no result yet; export its record once its first attempt is decided")
     _check_free(folder, record.night)
-    first, champion = record.attempts[0], record.to_take
+    first, best = record.attempts[0], record.to_take
     facts = {
         "format": FORMAT,
         "night": public(record.night),
-        "asks": [Ask(ask.attempt, ask.source, ask.started, ask.wall_s) for ask in record.asks],
-        "dawns": record.dawns,
+        "asks": [Ask(ask.attempt, ask.proposer, ask.started, ask.wall_s) for ask in record.asks],
+        "confirmations": record.confirmations,
         "noise": record.noise,
     }
     lines = (_encoded(_line(attempt)) for attempt in record.attempts)
     contents = {FACTS: _encoded(facts, indent=1), ATTEMPTS: b"".join(lines)}
-    if champion is not None and champion.number and champion.commit and first.commit:
-        diff = repo.diff(first.commit, champion.commit) + "\n"
-        contents[CHAMPION] = diff.encode(errors="surrogateescape")
+    if best is not None and best.number and best.commit and first.commit:
+        diff = repo.diff(first.commit, best.commit) + "\n"
+        contents[BEST] = diff.encode(errors="surrogateescape")
     with replaced_folder(folder) as aside:
         for name, content in contents.items():
             (aside / name).write_bytes(content)
@@ -116,7 +116,7 @@ def of_folder(folder: Path, tag: str | None = None) -> Record:
 
 def edit_in(folder: Path) -> str:
     """Return how attempt 0's script becomes the best one of a shipped night; "" where it has kept no edit."""
-    file = folder / CHAMPION
+    file = folder / BEST
     return text_of(file, "surrogateescape") if file.is_file() else ""
 
 
@@ -156,9 +156,9 @@ def _check(record: Record) -> None:
     commits = (attempt.commit for attempt in record.attempts if attempt.commit is not None)
     if harmless(record.night.script) != record.night.script or not all(map(COMMIT.fullmatch, commits)):
         raise ValueError("it has a script or a commit that git cannot have")
-    for findings in filter(None, (dawn.findings for dawn in record.dawns)):
+    for findings in filter(None, (confirmation.findings for confirmation in record.confirmations)):
         edits = (edit.number for edit in findings.edits)
-        about = (findings.champion, findings.script or 0, *edits, *findings.passengers)
+        about = (findings.best, findings.script or 0, *edits, *findings.without_effect)
         if not all(0 <= number < len(record.attempts) for number in about):
             raise ValueError("its findings are about attempts that it does not have")
 

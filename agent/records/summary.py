@@ -1,4 +1,4 @@
-"""Sum up a night: its state, and the gains and costs of each source of ideas. Pure."""
+"""Sum up a night: its state, and the gains and costs of each proposer. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from agent.experiment import (
     NOT_BELIEVED,
-    VOID,
+    NOT_COUNTED,
     Ask,
     Attempt,
     Findings,
@@ -16,7 +16,7 @@ from agent.experiment import (
     Night,
     Noise,
     Status,
-    source_name,
+    proposer_name,
 )
 from agent.records.record import Record, public
 from agent.text import SCORE_DECIMALS, shown_difference
@@ -50,7 +50,8 @@ def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
 def confirmed_gain(record: Record, attempt: Attempt) -> Interval | None:
     """Return what the latest confirmation has measured an edit to bring; None where it has not measured this edit.
 
-    With one edit, the champion's gain over the baseline is that edit's. With several, those count that were taken out.
+    With one edit, the best script's gain over the baseline is that edit's. With several, those count that were taken
+    out.
     """
     found = record.findings
     if found is None or found.honest is None:
@@ -79,7 +80,7 @@ def lower_than_best(record: Record) -> Attempt | None:
 
 
 def kept_gains_bpb(history: History) -> dict[int, float]:
-    """Return the gain, at least 0, of each edit that is kept now; dawn's questions are none."""
+    """Return the gain, at least 0, of each edit that is kept now; the confirmation's questions are none."""
     return {
         attempt.number: max(0.0, gain_bpb(attempt, history[attempt.parent or 0]) or 0.0)
         for attempt in history
@@ -87,14 +88,14 @@ def kept_gains_bpb(history: History) -> dict[int, float]:
     }
 
 
-# ---- sources ---------------------------------------------------------------------------------------------------------
+# ---- proposers -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Sum up one source's part of a night: its gains and costs."""
+    """Sum up one proposer's part of a night: its gains and costs."""
 
-    source: str
+    proposer: str
     attempts: int  # number of attempts that it proposed
     kept: int  # number of these attempts that are kept
     gain_bpb: float  # summed over its keeps, by the judge's shrunken estimates
@@ -109,17 +110,17 @@ class Share:
 
 
 def earned(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
-    """Return what every source that has proposed or was asked has brought, the one that gained most first."""
+    """Return what every proposer that has proposed or was asked has brought, the one that gained most first."""
     edits, gains = [attempt for attempt in history if attempt.is_edit], kept_gains_bpb(history)
-    names = {source_name(attempt.source) for attempt in edits} | {source_name(ask.source) for ask in asks}
+    names = {proposer_name(attempt.proposer) for attempt in edits} | {proposer_name(ask.proposer) for ask in asks}
     shares = []
     for name in names:
-        own = [attempt for attempt in edits if source_name(attempt.source) == name]
-        calls = [ask for ask in asks if source_name(ask.source) == name]
+        own = [attempt for attempt in edits if proposer_name(attempt.proposer) == name]
+        calls = [ask for ask in asks if proposer_name(ask.proposer) == name]
         kept_bpb = [gains[attempt.number] for attempt in own if attempt.number in gains]
         shares.append(
             Share(
-                source=name,
+                proposer=name,
                 attempts=len(own),
                 kept=len(kept_bpb),
                 gain_bpb=sum(kept_bpb),
@@ -133,7 +134,7 @@ def earned(history: History, asks: Sequence[Ask]) -> tuple[Share, ...]:
                 last_failure=calls[-1].failure if calls else None,
             )
         )
-    return tuple(sorted(shares, key=lambda share: (-share.gain_bpb, share.source)))
+    return tuple(sorted(shares, key=lambda share: (-share.gain_bpb, share.proposer)))
 
 
 def _sum(values: Iterable[Number | None]) -> Number | None:
@@ -171,12 +172,12 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class NightSummary:
-    """The state of a night. Kept, discarded and crashed count ideas; attempt 0 and dawn's questions are none."""
+    """The state of a night. Kept, discarded, crashed count ideas; attempt 0 and a confirmation's questions are none."""
 
     night: Night  # facts of the night, without its owner's private ones
     ended: str | None  # end of the last run
     attempts: int  # attempt 0 included
-    ideas: int  # attempts without attempt 0 and dawn's questions
+    ideas: int  # attempts without attempt 0 and the confirmation's questions
     kept: int  # ideas that are kept now
     discarded: int
     crashed: int
@@ -188,15 +189,15 @@ class NightSummary:
     hours: Mapping[str, float]  # hours of training, scoring, asking for ideas, and other: dry runs, and repeated runs
     usd: float | None  # cost of the ideas
     most_usd: float | None  # limit of that cost
-    sources: tuple[Share, ...]  # sources of the ideas
-    dawn: Findings | None  # the latest findings of dawn
+    proposers: tuple[Share, ...]  # proposers of the ideas
+    confirmation: Findings | None  # the latest findings of the confirmation
 
 
 def summary_of(record: Record) -> NightSummary:
     """Sum up a night."""
     statuses = Counter(attempt.status for attempt in record.ideas)
     baseline, best = Scored.of(record, record.attempt(0)), Scored.of(record, record.best)
-    sources = earned(record.attempts, record.asks)
+    proposers = earned(record.attempts, record.asks)
     return NightSummary(
         night=public(record.night),
         ended=record.ended,
@@ -211,10 +212,10 @@ def summary_of(record: Record) -> NightSummary:
         gain=gain_of(baseline, best, record.sigma_bpb),
         noise=record.noise,
         hours=_hours(record),
-        usd=_sum(share.usd for share in sources),
-        most_usd=record.night.terms.max_cost,
-        sources=sources,
-        dawn=record.findings,
+        usd=_sum(share.usd for share in proposers),
+        most_usd=record.night.options.max_cost,
+        proposers=proposers,
+        confirmation=record.findings,
     )
 
 
@@ -239,11 +240,11 @@ def _hours(record: Record) -> dict[str, float]:
     Ideas are asked for while runs go on, so the sum may exceed the hours by the clock.
     """
     runs = [run for attempt in record.attempts for run in attempt.runs]
-    void_s = sum(run.wall_s for run in runs if run.ending in VOID)
+    invalid_s = sum(run.wall_s for run in runs if run.ending in NOT_COUNTED)
     seconds = {
-        "training": sum(run.wall_s for run in runs) - void_s,
+        "training": sum(run.wall_s for run in runs) - invalid_s,
         "scoring": sum(run.scoring_s for run in runs),
         "asking": sum(ask.wall_s for ask in record.asks),
-        "other": void_s + sum(attempt.dry_run.wall_s for attempt in record.attempts if attempt.dry_run),
+        "other": invalid_s + sum(attempt.dry_run.wall_s for attempt in record.attempts if attempt.dry_run),
     }
     return {activity: spent_s / 3600 for activity, spent_s in seconds.items()}

@@ -1,8 +1,8 @@
 """Execute a job and return its result, without journal, git or screen: the worker's part of a night.
 
-A run that the machine spoils is void once, and repeated; the second time it counts as the script's failure. If a script
-fails that ran well before, or that follows many failures, attempt 0 is tried. If attempt 0 fails as well, the machine
-is broken, and the night ends.
+A run that the machine makes invalid is invalid once, and repeated; the second time it counts as the script's failure.
+If a script fails that ran well before, or that follows many failures, attempt 0 is tried. If attempt 0 fails as well,
+the machine is broken, and the night ends.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,7 @@ def has_failed(result: Result) -> bool:
 def run_dry(trial: Trial, runner: Runner) -> DryRun:
     """Train for a second and score two rows; keep only the log, and the code that attempt 0 compiled in training.
 
-    Both use training text only, so the author of the edit may see their error messages. A script that does not stop
+    Both use training text only, so the proposer of the edit may see their error messages. A script that does not stop
     training is killed; nothing is then known of its end. Raise Stopped if the user stopped it.
     """
     watch, folder = Stopwatch(), runner.dry_folder(trial.attempt)
@@ -117,28 +117,28 @@ def _trains_long(out: Path) -> Callable[[], bool]:
 
 def _measure(job: Measure, runner: Runner) -> Run:
     runner.wait(job.wait_s)
-    run, spoilt = train(runner, job)
+    run, why_invalid = train(runner, job)
     if run.ending is Ending.OVERRAN and job.attempt:
-        spoilt = "it was too slow, as where other programs keep the machine busy"
+        why_invalid = "it was too slow, as where other programs keep the machine busy"
     elif run.ending is Ending.FINISHED:
-        spoilt = slow(run, job.usual_steps_s)
-    if spoilt is not None and job.may_be_void:
-        return replace(run, ending=Ending.SPOILT, last_lines=f"{run.last_lines}\n{spoilt}".strip())
+        why_invalid = slow(run, job.usual_steps_s)
+    if why_invalid is not None and job.may_be_repeated:
+        return replace(run, ending=Ending.INVALID, last_lines=f"{run.last_lines}\n{why_invalid}".strip())
     if run.ending in FAILED:
-        runner.check_not_baseline(job.attempt, spoilt)
+        runner.check_not_baseline(job.attempt, why_invalid)
     if run.ending is Ending.FINISHED:
         return _scored(job, runner, run)
     return run
 
 
 def _scored(job: Measure, runner: Runner, run: Run) -> Run:
-    """Return a finished run with its score; at dawn with that on the holdout, too."""
+    """Return a finished run with its score; in the confirmation with that on the holdout, too."""
     heavy = too_heavy(run, job.most_weights_bytes)
     if heavy is not None:
         return replace(run, score=Score(None, 0.0, heavy))
     limit_s = scoring_limit_s(job.usual_scoring_s, run.wall_s - runner.night.budget_s, job.allowance_s)
     run = replace(run, score=score(runner, job, limit_s))
-    if not job.dawn or run.val_bpb is None:
+    if not job.confirmation or run.val_bpb is None:
         return run
     return replace(run, holdout=score(runner, job, limit_s, "holdout"))
 

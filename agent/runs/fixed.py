@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, Lease, Night, is_look
+from agent.experiment import WHOLE, DeviceSlot, Night, is_preview
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
 from agent.runs.probe import KIND
-from agent.sandbox.environment import leased_env, settings_in
+from agent.sandbox.environment import settings_in, slot_env
 from agent.sandbox.process import end
 
 LAB, OF_LAB = PACKAGE / "lab", (".py", ".c", ".cu")
@@ -28,7 +28,7 @@ PROBE = Path(__file__).with_name("probe.py")
 
 
 def device_kind(folder: Path) -> str:
-    """Ask the fixed files for the kind of device alone, before there is a lease for it."""
+    """Ask the fixed files for the kind of device alone, before there is a device slot for it."""
     return str(probe(folder, dataset=KIND)["device_kind"])
 
 
@@ -36,17 +36,17 @@ def probe(
     folder: Path,
     data: str | None = None,
     dataset: str | None = None,
-    lease: Lease = WHOLE,
+    slot: DeviceSlot = WHOLE,
     used_in: Path | None = None,
 ) -> dict[str, Any]:
     """Ask the fixed files in a folder for device, data and default budget; they prepare missing or named data first.
 
-    The device is the one that a worker with this lease has. used_in: the folder whose choice of a corpus counts where
-    neither data nor dataset name one.
+    The device is the one that a worker with this device slot has. used_in: the folder whose choice of a corpus counts
+    where neither data nor dataset name one.
     """
-    environment = dict(os.environ) | leased_env(lease) | ({"NIGHTSHIFT_DATA": data} if data else {})
+    environment = dict(os.environ) | slot_env(slot) | ({"NIGHTSHIFT_DATA": data} if data else {})
     # unbuffered (-u), as words that a full or closed stderr refused would be tried again at its end, and fail it
-    command = [sys.executable, "-P", "-u", str(PROBE), str(folder), dataset or "", *map(str, lease.cores)]
+    command = [sys.executable, "-P", "-u", str(PROBE), str(folder), dataset or "", *map(str, slot.cores)]
     process = subprocess.Popen(
         command, cwd=used_in or folder, env=environment, stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C reaches the harness alone, and not each process that prepares data
@@ -104,8 +104,8 @@ def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
 
     Settings that are not as usual follow in words: `0123456789ab+MLX_ENABLE_TF32=0`.
     """
-    look = " look" if is_look(budget_s) else ""
-    text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}{look}"
+    preview = " look" if is_preview(budget_s) else ""
+    text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}{preview}"
     return "+".join(filter(None, [hashlib.sha256(text.encode()).hexdigest()[:12], facts["settings"]]))
 
 

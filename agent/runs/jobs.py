@@ -25,7 +25,7 @@ class Trial:
 class Measure:
     """Train an attempt's script with one seed, to the end or to the first bound that is exceeded, and score it there.
 
-    A run at dawn is scored on the holdout, too.
+    A confirmation run is scored on the holdout, too.
     """
 
     attempt: int
@@ -33,9 +33,9 @@ class Measure:
     seed: int
     allowance_s: float
     machine: Trial | None = None  # see Trial.machine
-    dawn: int = 0  # 0: a run of the night; k: one of its k-th dawn
+    confirmation: int = 0  # 0: a run of the night; k: one of its k-th confirmation
     bounds: tuple[Bound, ...] = ()
-    may_be_void: bool = True  # see Attempt.may_be_void()
+    may_be_repeated: bool = True  # see Attempt.may_be_repeated()
     usual_steps_s: float | None = None  # speed of the script's other runs; None: not known
     usual_scoring_s: float | None = None  # time that scoring attempt 0 took; None: not known, or this is attempt 0
     most_weights_bytes: int | None = None  # larger weights are not scored; None: no limit

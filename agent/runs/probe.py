@@ -26,7 +26,7 @@ def main(folder: str, dataset: str = "", *cores: str) -> None:
     sys.dont_write_bytecode = True  # a night's fixed files stay as they are
     sys.path.insert(0, folder)
     try:
-        facts = look(dataset, tuple(map(int, cores)))
+        facts = device_and_data(dataset, tuple(map(int, cores)))
     except (KeyboardInterrupt, SystemError):  # native code may turn the first into the second
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would interrupt writing the answer
         facts = {"error": "interrupted before the data were ready; the same command goes on from there"}
@@ -43,7 +43,7 @@ def main(folder: str, dataset: str = "", *cores: str) -> None:
         print(json.dumps(facts), file=answer)
 
 
-def look(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
+def device_and_data(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
     """Return the facts about device and data, prepared if named or missing; or one sentence under "error"."""
     from agent.lab import hardware
 

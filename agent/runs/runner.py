@@ -1,4 +1,4 @@
-"""Run a night's processes in their box and in fresh folders.
+"""Run a night's processes in their sandbox and in fresh folders.
 
 A script may leave anything in its folder: agent/files.py reads its files safely.
 """
@@ -16,41 +16,41 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.errors import MachineError
-from agent.experiment import BASELINE_TRIES, LOCAL, SPLITS, WHOLE, Ending, Lease, Night, Progress, Split
+from agent.experiment import BASELINE_TRIES, LOCAL, SPLITS, WHOLE, DeviceSlot, Ending, Night, Progress, Split
 from agent.files import home_folder, plain_bytes, remove
 from agent.invocation import typed
 from agent.judging.failures import machine_fault
 from agent.records.place import run_folder
-from agent.sandbox.box import Box, bring_in
-from agent.sandbox.environment import TMP, boxed_env
-from agent.sandbox.keeper import ResourceLimits
+from agent.sandbox.environment import TMP, sandbox_env
 from agent.sandbox.places import View
 from agent.sandbox.process import LOG, Outcome, supervise
+from agent.sandbox.sandboxes import Sandbox, bring_in
+from agent.sandbox.supervisor import ResourceLimits
 
 WEIGHTS = "out/model.safetensors"
-SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every box
-TRAINING_TEXT = ("train.*",)  # files that only a training box has: a script that is scored could go on training
+SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every sandbox
+TRAINING_TEXT = ("train.*",)  # files that only a training sandbox has: a script that is scored could go on training
 WARM = ("cache/kernels", "cache/blas", "mlx", ".nv")  # compiled code in a run's TMPDIR, copied to later runs
 KEPT = "mlx"  # one of these folders; it exists, maybe empty, once attempt 0's code was kept
 MAX_WARM_BYTES = 512 << 20
 MAX_RESULT_BYTES = 64 << 20  # a log, a curve or a summary may have this size
-REST_S, REST_SHARE = 60.0, 0.2  # the pause before a spoilt run is repeated: 60 s, or this share of a short budget
+REST_S, REST_SHARE = 60.0, 0.2  # the pause before an invalid run is repeated: 60 s, or this share of a short budget
 POLL_S = 0.05
 WARM_LOCK = threading.Lock()  # one worker may copy the warm caches while another adds to them
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Run a night's processes in its box and folders, and watch them."""
+    """Run a night's processes in its sandbox and folders, and watch them."""
 
     night: Night
     folder: Path  # experiments/nights/<tag>
-    box: Box
+    sandbox: Sandbox
     resource_limits: ResourceLimits
     stopped: Callable[[], bool]  # whether the user has asked to end the current run
     progressed: Callable[[Progress | None], None]
     root: Path | None = None  # the repository, hidden from runs; None: the one around experiments/nights/<tag>
-    lease: Lease = WHOLE  # the part of this machine that its processes may use
+    slot: DeviceSlot = WHOLE  # the part of this machine that its processes may use
 
     @property
     def fixed(self) -> Path:
@@ -75,7 +75,7 @@ class Runner:
 
     def dry_folder(self, number: int) -> Path:
         """Return the folder of a dry run; several workers may try attempt 0 at the same time, to check the machine."""
-        whose = "" if number or self.lease.worker == LOCAL else "." + re.sub(r"\W+", "-", self.lease.worker)
+        whose = "" if number or self.slot.worker == LOCAL else "." + re.sub(r"\W+", "-", self.slot.worker)
         return self.folder / "runs" / f"{number:04d}" / f"dry{whose}"
 
     def losses(self, number: int, seed: int, split: Split = "validation") -> Path:
@@ -115,17 +115,18 @@ class Runner:
         progress: Callable[[], Progress | None] = lambda: None,
         hopeless: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Run a command in the box, in a folder from lay_out(); it may also read the `readable` files.
+        """Run a command in the sandbox, in a folder from lay_out(); it may also read the `readable` files.
 
         The training text is visible only if it trains. hopeless() is asked repeatedly and ends the run early.
         """
-        bring_in(self.box, self.view(folder, *readable))  # leave out the training text: no scoring process can read it
+        # leave out the training text: no scoring process can read it
+        bring_in(self.sandbox, self.view(folder, *readable))
         outcome = supervise(
-            self.box.wrap(command, self.view(folder, *readable, trains=trains)),
+            self.sandbox.wrap(command, self.view(folder, *readable, trains=trains)),
             folder,
             limits=self.resource_limits,
-            env=boxed_env(folder, self.night.data, self.lease),
-            cores=self.lease.cores,
+            env=sandbox_env(folder, self.night.data, self.slot),
+            cores=self.slot.cores,
             limit_s=limit_s,
             stopped=self.stopped,
             tick=lambda: self.progressed(progress()),
@@ -133,11 +134,13 @@ class Runner:
         )
         # open what the script has closed to us; without setuid bits, by which others could run a file with our rights
         subprocess.run(["chmod", "-R", "u+rwX,ug-s", "--", str(folder)], capture_output=True, check=False)
-        if outcome.ending is not Ending.CRASHED or outcome.spoilt is not None:
+        if outcome.ending is not Ending.CRASHED or outcome.why_invalid is not None:
             return outcome
         was_killed = outcome.exit_code == -signal.SIGKILL  # the system kills so when memory runs out
-        spoilt = "the system killed it" if was_killed else machine_fault(outcome.last_lines, self.night.device_kind)
-        return replace(outcome, spoilt=spoilt)
+        why_invalid = (
+            "the system killed it" if was_killed else machine_fault(outcome.last_lines, self.night.device_kind)
+        )
+        return replace(outcome, why_invalid=why_invalid)
 
     @property
     def rest_s(self) -> float:
@@ -154,30 +157,32 @@ class Runner:
     def until_it_counts(self, number: int, once: Callable[[], Outcome]) -> Outcome:
         """Run a process until its outcome counts, and return the outcome; no journal lists the process.
 
-        It is repeated after each sleep of the machine, and once if the machine spoils it. For runs in the journal,
-        Attempt.may_be_void() has this rule. Raise Stopped if the user has ended it, and MachineError if the machine
-        spoils attempt 0 several times.
+        It is repeated after each sleep of the machine, and once if the machine makes it invalid. For runs in the
+        journal, Attempt.may_be_repeated() has this rule. Raise Stopped if the user has ended it, and MachineError if
+        the machine makes attempt 0 invalid several times.
         """
         left = 1 if number else BASELINE_TRIES - 1
         while True:
             outcome = once()
             if outcome.ending is Ending.STOPPED:
                 raise Stopped
-            if outcome.spoilt is not None and left:
+            if outcome.why_invalid is not None and left:
                 left -= 1
                 self.wait(self.rest_s)
             elif outcome.ending is not Ending.SLEPT:
-                self.check_not_baseline(number, outcome.spoilt)
+                self.check_not_baseline(number, outcome.why_invalid)
                 return outcome
 
-    def check_not_baseline(self, number: int, spoilt: str | None) -> None:
-        """Raise MachineError where the machine has spoilt attempt 0's last try: without that there is no night."""
-        if number == 0 and spoilt is not None:
+    def check_not_baseline(self, number: int, why_invalid: str | None) -> None:
+        """Raise MachineError where the machine has made attempt 0's last try invalid: there is no night."""
+        if number == 0 and why_invalid is not None:
             again = typed("run", "--tag", self.night.tag)
-            raise MachineError(f"attempt 0 was ended at its last try: {spoilt}; repair that and go on with: {again}")
+            raise MachineError(
+                f"attempt 0 was ended at its last try: {why_invalid}; repair that and go on with: {again}"
+            )
 
     def view(self, folder: Path, *readable: Path, trains: bool = False) -> View:
-        """Return the paths that a boxed process sees: its folder, these files and the corpus without held-out text."""
+        """Return the paths that a sandboxed process sees: its folder, these files, no held-out text."""
         data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
         root = self.root or self.folder.parents[2]

@@ -1,4 +1,4 @@
-"""Score a run's weights from outside: boxed processes commit to losses, the harness computes the score.
+"""Score a run's weights from outside: sandboxed processes commit to losses, the harness computes the score.
 
 A scorer runs the script's own code, so its numbers are not trusted by themselves. It commits to one loss for every
 token of the validation text; bits per byte are computed here. Before an attempt is kept, a second process without any
@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, Run, Score, Split, is_look
+from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, Run, Score, Split, is_preview
 from agent.files import read_end
 from agent.judging.failures import process_failure
 from agent.lab.data import evaluation_rows, load_data
@@ -38,12 +38,12 @@ from agent.sandbox.process import Outcome
 FIRST_LIMIT_S, LEAST_LIMIT_S, LIMIT_FACTOR = 3600.0, 20.0, 3.0
 WEIGHTS_FACTOR, LEAST_WEIGHTS_BYTES = 16, 256 << 20  # 16 times attempt 0's size: larger weights could store text
 SCORER = Path(__file__).with_name("scorer.py")
-LOOK_AT = "look at load_model, the shapes and the values of its logits"
+ADVICE = "look at load_model, the shapes and the values of its logits"
 SCORING = Progress(fraction=1.0, is_scoring=True)
 ROUNDING_NATS = 1e-3  # a loss is a lie where it is further below zero than this
-# In a first look, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
+# In a preview, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
 # scored, and one process audits; it is another protocol (agent/runs/fixed.py).
-LOOK_ROW_STEP = 4
+PREVIEW_ROW_STEP = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +56,10 @@ class Rows:
 
     @classmethod
     def of(cls, night: Night, split: Split = "validation") -> "Rows":
-        """Read the rows of a split that this night scores: all of them, or every fourth in a first look."""
+        """Read the rows of a split that this night scores: all of them, or every fourth in a preview."""
         corpus = load_data(Path(night.data), verify=False)  # the checksums were verified at the start
         inputs, targets = evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
-        step = LOOK_ROW_STEP if is_look(night.budget_s) else 1  # the rows of a first look are from all documents
+        step = PREVIEW_ROW_STEP if is_preview(night.budget_s) else 1  # the rows of a first look are from all documents
         return cls(inputs[::step].astype(np.uint16), targets[::step].astype(np.uint16), corpus.token_bytes)
 
     @classmethod
@@ -86,7 +86,7 @@ class Rows:
 
 
 class Unscored(Exception):
-    """Say why a boxed process has left no numbers that can be used; `quoting` its last line as well."""
+    """Say why a sandboxed process has left no numbers that can be used; `quoting` its last line as well."""
 
     def __init__(self, why: str, wall_s: float, overran: bool = False, quoting: str | None = None) -> None:
         super().__init__(why)
@@ -149,7 +149,7 @@ def score(runner: Runner, job: Measure, limit_s: float, split: Split = "validati
 def committed_losses(
     runner: Runner, job: Job, run_folder: Path, limit_s: float, rows: Rows
 ) -> tuple[npt.NDArray[np.float32], float]:
-    """Return the losses (R, T) of these rows in nats by a boxed process, and its seconds.
+    """Return the losses (R, T) of these rows in nats by a sandboxed process, and its seconds.
 
     It gets the rows in random order. Raise Unscored, and Stopped.
     """
@@ -181,7 +181,7 @@ def audit(runner: Runner, job: AuditRun) -> Audit:
     reference = read_committed(runner.losses(*job.reference, job.split), rows) if job.reference else None
     if reference is None:
         reference = auditing.unigram_losses(train, rows.targets, rows.vocab_size)
-    processes = 1 if is_look(runner.night.budget_s) else auditing.MOST_PROCESSES
+    processes = 1 if is_preview(runner.night.budget_s) else auditing.MOST_PROCESSES
     samples = auditing.draw(committed, reference, rows.counted, rows.vocab_size, rng, processes)
     folder, answers, spent_s = runner.run_folder(job.attempt, job.seed), [], 0.0
     for sample in samples:
@@ -206,7 +206,7 @@ def _ask(
     work: Mapping[str, npt.NDArray[np.generic]],  # file name → array: the input of the scorer
     shape: tuple[int, ...],
 ) -> tuple[npt.NDArray[np.float32], float]:
-    """Run the scorer on a run's weights in a box; return its numbers and its seconds. Raise Unscored, and Stopped."""
+    """Run the scorer on a run's weights in a sandbox; return its numbers and seconds. Raise Unscored, Stopped."""
     folder, weights = beside(run_folder, "score" if mode == "losses" else "audit"), run_folder / WEIGHTS
     command = [sys.executable, SCORER.name, mode, runner.script_name, str(weights)]
 
@@ -223,7 +223,7 @@ def _ask(
     runner.keep_only(folder)
     failure = process_failure(outcome, quotes=False)
     if failure is not None:
-        why, quoting = f"scoring: {failure}; {LOOK_AT}", f"scoring: {process_failure(outcome)}"
+        why, quoting = f"scoring: {failure}; {ADVICE}", f"scoring: {process_failure(outcome)}"
         raise Unscored(why, outcome.wall_s, outcome.ending is Ending.OVERRAN, quoting)
     if len(content) != 4 * math.prod(shape):
         numbers = f"{math.prod(shape):,} numbers are due"

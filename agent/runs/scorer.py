@@ -1,4 +1,4 @@
-"""Compute losses or logits from a run's weights, in a box beside the committed script and the fixed files.
+"""Compute losses or logits from a run's weights, in a sandbox beside the committed script and the fixed files.
 
     python scorer.py losses SCRIPT WEIGHTS      inputs.npy, targets.npy (R, T) → losses.f32 (R, T), in nats
     python scorer.py logits SCRIPT WEIGHTS      inputs.npy (K, T), positions.npy (K,) → logits.f32 (K, V)

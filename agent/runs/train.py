@@ -1,4 +1,4 @@
-"""Train the committed script once, in its own box, under a budget and the harness's clock, and read what it leaves.
+"""Train the committed script once, in its own sandbox, under a budget and the harness's clock, and read what it leaves.
 
 Nothing that a script leaves is trusted: its curve, its summary, and the header of its weights. Weights are
 safetensors: eight bytes that give the length of a JSON header, the header, then the tensors' bytes.
@@ -33,7 +33,7 @@ MOST_CURVES = 400  # bounds are learnt from the first runs of so many attempts; 
 
 
 def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
-    """Train once, to the end or to the first bound that is exceeded; return also why the machine may have spoilt it.
+    """Train once, to the end or to the first bound that is exceeded; return also why it may be invalid.
 
     An interrupted run of the same attempt and seed starts over.
     """
@@ -42,7 +42,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
     check = EarlyStopCheck(out, job.bounds)
     outcome = train_in(runner, folder, job.script, job.seed, runner.night.budget_s, job.allowance_s, check.has_failed)
     if outcome.ending is Ending.HOPELESS:
-        forecast = f"its losses forecast a score of {check.forecast_bpb:.3f}, above the incumbent's"
+        forecast = f"its losses forecast a score of {check.forecast_bpb:.3f}, above the best script's"
         outcome = outcome.explained(f"stopped early: {forecast}")
     is_finished = outcome.ending is Ending.FINISHED
     run = Run(
@@ -61,7 +61,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
         runner.keep_warm(folder)
     weights = (WEIGHTS,) if is_finished else ()
     runner.keep_only(folder, runner.script_name, f"out/{METRICS}", "out/summary.json", *weights)
-    return run, outcome.spoilt
+    return run, outcome.why_invalid
 
 
 def train_in(
@@ -100,7 +100,7 @@ def train_in(
 def learnt_allowance_s(history: History, budget_s: float) -> float:
     """Return the seconds that a run may take beyond its budget, from the slowest run of attempt 0.
 
-    At dawn the machine may be busier: attempt 0's runs there may double what those of the night allow.
+    In the confirmation the machine may be busier: attempt 0's runs there may double what those of the night allow.
     """
     first = history[0]
     if not any(run.ending is Ending.FINISHED for run in first.done_runs):

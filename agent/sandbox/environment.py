@@ -1,9 +1,9 @@
 """Build the environment of a night's processes: where programs, libraries and devices are, without any keys.
 
 Only variables that are listed by their whole names pass. No language does: programs print the same words everywhere,
-in the machine's own time zone. A process that has a lease gets the part of the machine that the lease names, and is
-told how large it is. Variables that change how the same script computes its numbers pass, and are part of a night's
-protocol.
+in the machine's own time zone. A process that has a device slot gets the part of the machine that the device slot
+names, and is told how large it is. Variables that change how the same script computes its numbers pass, and are part of
+a night's protocol.
 """
 
 import os
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent.experiment import WHOLE, Lease
+from agent.experiment import WHOLE, DeviceSlot
 
 TMP = "tmp"  # the subfolder of a run that serves as its home, TMPDIR and cache
 
@@ -50,26 +50,26 @@ def settings_in(environment: Mapping[str, str], device_kind: str) -> str:
 
 
 def scrubbed_env(data: str) -> dict[str, str]:
-    """Return the environment of an unboxed process, as `nightshift profile` starts: the user's home, but no keys."""
+    """Return the environment of a process outside of a sandbox, as of `nightshift profile`: the home, no keys."""
     env = {name: os.environ[name] for name in (*NAMES, *PLACES, *THREADS, *SETTINGS) if name in os.environ}
     return env | PYTHON | {"NIGHTSHIFT_DATA": data}
 
 
-def boxed_env(folder: Path, data: str, lease: Lease = WHOLE) -> dict[str, str]:
-    """Return the environment of a boxed process: its home, caches and temporary files are in its working folder."""
+def sandbox_env(folder: Path, data: str, slot: DeviceSlot = WHOLE) -> dict[str, str]:
+    """Return the environment of a sandboxed process: its home, caches and temporary files are in its working folder."""
     own = str(folder / TMP)
     env = {name: value for name, value in scrubbed_env(data).items() if name not in PLACES}
     places = {"HOME": own, "TMPDIR": own, "USER": "nightshift", "NIGHTSHIFT_CACHE": f"{own}/cache"}
-    return env | places | leased_env(lease)
+    return env | places | slot_env(slot)
 
 
-def leased_env(lease: Lease) -> dict[str, str]:
-    """Return the variables by which libraries and agent/lab/hardware.py keep to a lease; none for the whole machine."""
-    env = {} if lease.gpu is None else {"CUDA_VISIBLE_DEVICES": lease.gpu}
-    if lease.cores:
-        env |= dict.fromkeys(THREADS, str(len(lease.cores)))
-    if lease.of_cores is not None:
-        env["NIGHTSHIFT_OF_CORES"] = str(lease.of_cores)
-    if lease.share < 1:
-        env["NIGHTSHIFT_MEMORY_SHARE"] = f"{lease.share:g}"
+def slot_env(slot: DeviceSlot) -> dict[str, str]:
+    """Return the variables by which libraries and agent/lab/hardware.py keep to a slot; none for the whole machine."""
+    env = {} if slot.gpu is None else {"CUDA_VISIBLE_DEVICES": slot.gpu}
+    if slot.cores:
+        env |= dict.fromkeys(THREADS, str(len(slot.cores)))
+    if slot.of_cores is not None:
+        env["NIGHTSHIFT_OF_CORES"] = str(slot.of_cores)
+    if slot.share < 1:
+        env["NIGHTSHIFT_MEMORY_SHARE"] = f"{slot.share:g}"
     return env

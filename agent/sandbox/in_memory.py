@@ -1,10 +1,11 @@
-"""Hold all files that boxes show in memory, so that no process in a box waits for the disk.
+"""Hold all files that sandboxes show in memory, so that no process in a sandbox waits for the disk.
 
-The kernel counts how often a process waits for the disk, in many places. A file that an earlier box has read costs no
-wait: by reading a file or not, one box could tell a later one a bit. Where every file is in memory before each box
-starts, and no call inside puts one out (seccomp.py), files tell nothing.
+The kernel counts how often a process waits for the disk, in many places. A file that an earlier sandbox has read costs
+no
+wait: by reading a file or not, one sandbox could tell a later one a bit. Where every file is in memory before each
+sandbox starts, and no call inside puts one out (seccomp.py), files tell nothing.
 
-The harness maps these files once, which holds their names and sizes in memory as well. Before each box it asks the
+The harness maps these files once, which holds their names and sizes in memory as well. Before each sandbox it asks the
 kernel whether it has put anything out of memory since, and each folder whether it has changed. If so, it lists the
 folders again and has the kernel go through all pages; those that are there are not copied.
 """
@@ -58,7 +59,7 @@ class Held:
     def bring_in(self, places: Iterable[Path], without: Collection[Path] = ()) -> None:
         """Have all files and folders in these places in memory, except some folders.
 
-        What is closed to this user is closed to its boxes as well.
+        What is closed to this user is closed to its sandboxes as well.
         """
         # several may be links to one
         asked = frozenset(map(os.path.realpath, places)), frozenset(map(str, without))

@@ -79,7 +79,7 @@ def main(rules: Mapping[str, Iterable[str]], command: list[str]) -> None:
     try:
         os.execvp(command[0], command)
     except OSError as error:
-        sys.exit(f"landlock: {command[0]} cannot be started in its box: {error.strerror}")
+        sys.exit(f"landlock: {command[0]} cannot be started in its sandbox: {error.strerror}")
 
 
 def restrict(rules: Mapping[str, Iterable[str]]) -> None:
@@ -91,13 +91,13 @@ def restrict(rules: Mapping[str, Iterable[str]]) -> None:
     seccomp.blur()
     # older kernels accept the longest struct landlock_ruleset_attr, as the fields that they do not know are zero
     attributes = struct.pack("=QQQ", *handled(version))
-    ruleset = _checked("make a box", _call(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
+    ruleset = _checked("make a sandbox", _call(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     for kind, paths in rules.items():
         for path in paths:
             _allow(ruleset, path, RIGHTS[kind] & handled(version)[0])
     _give_up_capabilities()
     _checked("forbid new privileges", seccomp.LIBC.prctl(PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))))
-    _checked("close the box", _call(RESTRICT_SELF, ruleset, 0))
+    _checked("close the sandbox", _call(RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
     _checked("filter system calls", seccomp.install())
 

@@ -1,10 +1,10 @@
-"""List the places of the machine that a box shows, the system, this Python and the GPUs, and what it hides in them.
+"""List the places of the machine that a sandbox shows, the system, this Python and the GPUs, and what it hides in them.
 
 Hidden are the user's own folders, and the kernel's counters, because one run could raise them and a later one read
 them. Through counts of system calls, page faults, blocks, packets or open files, the scored process could send exact
-numbers to the process that audits it. Some files even change something when they are read. Every box of Linux hides all
-of /proc except what honest programs read, so the counters of future kernels are hidden, too; only those in a process's
-own folder there remain visible. So do free memory and load: a system call returns both.
+numbers to the process that audits it. Some files even change something when they are read. Every sandbox of Linux hides
+all of /proc except what honest programs read, so the counters of future kernels are hidden, too; only those in a
+process's own folder there remain visible. So do free memory and load: a system call returns both.
 """
 
 import os
@@ -73,8 +73,8 @@ class View:
 def around_hidden(places: Iterable[Path], hidden: Iterable[Path], *, links: bool = False) -> Iterator[Path]:
     """Yield these places, with each one that holds a hidden folder replaced by its other entries.
 
-    A link among these entries is yielded for a box that makes links itself; a box that allows a path allows what it
-    leads to. Raise MachineError if such a place cannot be listed.
+    A link among these entries is yielded for a sandbox that makes links itself; a sandbox that allows a path allows
+    what it leads to. Raise MachineError if such a place cannot be listed.
     """
     closed = {os.path.realpath(place) for place in hidden}
     around = {str(parent) for folder in closed for parent in Path(folder).parents}
@@ -101,7 +101,7 @@ def around_hidden(places: Iterable[Path], hidden: Iterable[Path], *, links: bool
 
 
 def files_around(hidden: Sequence[Path]) -> tuple[Path, ...]:
-    """Return all files of the system and of Python that a box shows, around the hidden folders."""
+    """Return all files of the system and of Python that a sandbox shows, around the hidden folders."""
     return (*system_around(hidden), *python_around(hidden))
 
 
@@ -110,9 +110,9 @@ def system_around(hidden: Sequence[Path], *, links: bool = False) -> Iterator[Pa
     return around_hidden(system_places(links), hidden, links=links)
 
 
-@cache  # a place that appears later is shown in the next process; what lies in a place is listed for each box
+@cache  # a place that appears later is shown in the next process; what lies in a place is listed for each sandbox
 def system_places(links: bool) -> tuple[Path, ...]:
-    """Return the places of the system that a box shows, and what links lead there."""
+    """Return the places of the system that a sandbox shows, and what links lead there."""
     found = [path for pattern in SYSTEM for path in Path("/").glob(pattern.lstrip("/"))]
     for folder in map(Path, LIBRARIES):
         if not folder.is_symlink():
@@ -138,7 +138,7 @@ def python_around(hidden: Sequence[Path]) -> Iterator[Path]:
 
 @cache
 def python_places(hidden: tuple[Path, ...] = ()) -> tuple[Path, ...]:
-    """Return the parts of this interpreter, its packages and $LD_LIBRARY_PATH: read-only in every box.
+    """Return the parts of this interpreter, its packages and $LD_LIBRARY_PATH: read-only in every sandbox.
 
     A place inside another one of them, or inside the system, is left out, unless it lies in a hidden part of that one.
     """
@@ -148,7 +148,7 @@ def python_places(hidden: tuple[Path, ...] = ()) -> tuple[Path, ...]:
     named += [*_standard_library(), *_packages()]
     named += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
     named += _steps_to_python()
-    # without `..`: the folder before it may not be visible in the box
+    # without `..`: the folder before it may not be visible in the sandbox
     spelled = {Path(os.path.normpath(path.absolute())) for path in named if path.exists()}
     spelled |= {path.resolve() for path in named if path.exists()}
     home = home_folder()

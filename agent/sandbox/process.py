@@ -1,4 +1,4 @@
-"""Run a child process under the harness's clock: in its own folder and session, its whole tree watched by a keeper.
+"""Run a child process under the harness's clock: in its own folder and session, its whole tree watched by a supervisor.
 
 The child may delete, replace or write anything in its folder; none of that may block or end the harness.
 """
@@ -20,16 +20,16 @@ from agent.experiment import Ending
 from agent.files import read_tail
 from agent.invocation import own_python
 from agent.sandbox.crash import why_crashed
-from agent.sandbox.keeper import GRACE_S, Report, ResourceLimits
+from agent.sandbox.supervisor import GRACE_S, Report, ResourceLimits
 from agent.text import harmless, shorten
 
-SWEEP_S = GRACE_S + 10.0  # that a keeper may take to end its tree, which it does in rounds
+SWEEP_S = GRACE_S + 10.0  # that a supervisor may take to end its tree, which it does in rounds
 POLL_S = 0.05
 MOST_LOG_BYTES, LOG_TAIL_BYTES, LOG_TAIL_LINES = 64 << 20, 4 << 10, 20
 WHOLE_TRACEBACK_BYTES, MOST_WHY_CHARS = 1 << 20, 1000  # a thousand frames, and a long message
 LOG = "log.txt"
-KEEPER = own_python(
-    "import json; from agent.sandbox import keeper; keeper.main(sys.argv[2:], **json.loads(sys.argv[1]))"
+SUPERVISOR = own_python(
+    "import json; from agent.sandbox import supervisor; supervisor.main(sys.argv[2:], **json.loads(sys.argv[1]))"
 )
 
 
@@ -42,7 +42,7 @@ class Outcome:
     wall_s: float
     last_lines: str
     peak_bytes: int | None = None  # the most memory that it filled at one time; None if it was not watched
-    spoilt: str | None = None  # why its end may be the machine's fault; None: nothing says so
+    why_invalid: str | None = None  # why its end may be the machine's fault; None: nothing says so
 
     def explained(self, why: str) -> "Outcome":
         """Return it with one more last line."""
@@ -64,17 +64,17 @@ def supervise(
     """Run a command in a folder with its output in log.txt there; on return all its processes have ended.
 
     limit_s counts from the start of the process, by the harness's monotonic clock. About twenty times a second
-    stopped(), hopeless() and tick() are called. The command has the user's rights unless a box wraps it. It is pinned
-    to these cores, if any are named.
+    stopped(), hopeless() and tick() are called. The command has the user's rights unless a sandbox wraps it. It is
+    pinned to these cores, if any are named.
     """
     watch = Stopwatch()
     with open_log(folder / LOG) as log:
-        keeper = start_keeper(command, folder, env, limits, cores)
+        supervisor = start_supervisor(command, folder, env, limits, cores)
         ending: Ending | None = None
         try:
-            while keeper.poll() is None and ending is None:
+            while supervisor.poll() is None and ending is None:
                 if watch.slept_s > SLEEP_TOLERANCE_S:
-                    ending = Ending.SLEPT  # its budget is void: we cannot know whether its clock stood still
+                    ending = Ending.SLEPT  # its budget is invalid: we cannot know whether its clock stood still
                 elif watch.elapsed_s > limit_s:
                     ending = Ending.OVERRAN
                 elif stopped():
@@ -86,23 +86,23 @@ def supervise(
                 tick()
                 time.sleep(POLL_S)
         finally:
-            end(keeper)
+            end(supervisor)
         wall_s, words, log_end = watch.elapsed_s, last_lines(log), text_at_end(log, WHOLE_TRACEBACK_BYTES)
         if ending is Ending.EXCEEDED:
             words = f"its log has more than {MOST_LOG_BYTES >> 20} MB: it must print less"
-    report = report_of(keeper)
-    exit_code, spoilt = None, None
+    report = report_of(supervisor)
+    exit_code, why_invalid = None, None
     if report.over is not None:
         ending, words = Ending.EXCEEDED, f"{words}\n{report.over.words}".strip()
-        spoilt = report.over.words if report.over.is_shortage else None
+        why_invalid = report.over.words if report.over.is_shortage else None
     elif ending is None and watch.slept_s > SLEEP_TOLERANCE_S:
         ending = Ending.SLEPT
     elif ending is None:
         exit_code = report.exit_code
         ending = Ending.FINISHED if exit_code == 0 else Ending.CRASHED
-        if exit_code is None:  # the keeper itself was killed, which no boxed script can do
-            exit_code, spoilt = keeper.returncode, "its keeper was killed"
-    return _with_reason(Outcome(ending, exit_code, wall_s, words, report.peak_bytes, spoilt), log_end)
+        if exit_code is None:  # the supervisor itself was killed, which no sandboxed script can do
+            exit_code, why_invalid = supervisor.returncode, "its supervisor was killed"
+    return _with_reason(Outcome(ending, exit_code, wall_s, words, report.peak_bytes, why_invalid), log_end)
 
 
 def _with_reason(outcome: Outcome, log_end: str) -> Outcome:
@@ -113,14 +113,14 @@ def _with_reason(outcome: Outcome, log_end: str) -> Outcome:
     return outcome if outcome.last_lines.rpartition("\n")[2].strip() == why else outcome.explained(why)
 
 
-def start_keeper(
+def start_supervisor(
     command: list[str],
     folder: Path,
     env: Mapping[str, str],
     limits: ResourceLimits | None,
     cores: Sequence[int],
 ) -> subprocess.Popen[bytes]:
-    """Start the keeper of a command; it writes its report to its standard output.
+    """Start the supervisor of a command; it writes its report to its standard output.
 
     The log is opened again for it, so that a script cannot change the flags and position of our file descriptor.
     """
@@ -128,7 +128,7 @@ def start_keeper(
     log = os.open(folder / LOG, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
     try:
         return subprocess.Popen(
-            [*KEEPER, msgspec.json.encode(order), *command],
+            [*SUPERVISOR, msgspec.json.encode(order), *command],
             cwd=folder,
             env=dict(env),
             stdin=subprocess.DEVNULL,
@@ -140,18 +140,18 @@ def start_keeper(
         os.close(log)
 
 
-def report_of(keeper: subprocess.Popen[bytes]) -> Report:
-    """Read the report of a keeper that has ended; one with its own exit code if it could not start the command."""
-    assert keeper.stdout is not None
-    with keeper.stdout as pipe:
+def report_of(supervisor: subprocess.Popen[bytes]) -> Report:
+    """Read the report of a supervisor that has ended; one with its own exit code if it could not start the command."""
+    assert supervisor.stdout is not None
+    with supervisor.stdout as pipe:
         written = pipe.read()
     if written:
         return msgspec.json.decode(written, type=Report)
-    return Report() if keeper.returncode < 0 else Report(exit_code=keeper.returncode)
+    return Report() if supervisor.returncode < 0 else Report(exit_code=supervisor.returncode)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End the keeper, which ends its tree; kill its whole session if it has not ended after SWEEP_S.
+    """End the supervisor, which ends its tree; kill its whole session if it has not ended after SWEEP_S.
 
     SIGTERM is sent more than once, since Python may lose one that comes in the middle of an import.
     """

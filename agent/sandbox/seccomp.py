@@ -1,11 +1,11 @@
-"""Build the filter of system calls for every box; it cannot be removed, and child processes inherit it.
+"""Build the filter of system calls for every sandbox; it cannot be removed, and child processes inherit it.
 
-In every box it refuses, with EPERM, calls whose effects namespaces do not separate. One example is the page cache: a
-program that can ask which pages are in memory, and evict some, can leave a message for a later run. Keyrings and the
+In every sandbox it refuses, with EPERM, calls whose effects namespaces do not separate. One example is the page cache:
+a program that can ask which pages are in memory, and evict some, can leave a message for a later run. Keyrings and the
 numbers that the kernel gives to sockets, processes, sessions and logins would do as well. It also refuses calls that
 bypass the filter, reach into other processes or use the least protected parts of the kernel. Calls that need a
-capability are not listed, as no box has any. A program can make unix stream sockets only, for pairs and because CUDA
-does not start without one to listen on; for other families the answer is that of a kernel without them.
+capability are not listed, as no sandbox has any. A program can make unix stream sockets only, for pairs and because
+CUDA does not start without one to listen on; for other families the answer is that of a kernel without them.
 
 With Landlock, which covers files only, it replaces the rest of bubblewrap's namespaces and mounts. No socket can be
 connected, so no data leaves, not even to a service of this machine. Changes of file times, permissions and other
@@ -13,7 +13,7 @@ processes' priorities have no effect but seem to succeed, so that linkers, copie
 program compiled inside cannot be started by its name. Setting the time of a path to now is refused: Path.touch() asks
 for it first, and makes a file only where that fails.
 
-A box keeps its cores, since others of the same night may have the rest: a call that would change them, for which no
+A sandbox keeps its cores, since others of the same night may have the rest: a call that would change them, for which no
 capability is needed, has no effect but seems to succeed, so that libraries which place their threads work.
 
     main([BWRAP, *ARGUMENTS])       becomes bubblewrap, which applies the filter to its command
@@ -105,7 +105,7 @@ EVERYWHERE = _table("""
     vmsplice           278   75  refuse
     close_range        436  436  arg2 & 2 != 0: refuse, allow    # so is a thread's own table of descriptors
     prctl              157  167  arg0 == 4: pretend, arg0 == 1: pretend, allow    # PR_SET_DUMPABLE, PR_SET_PDEATHSIG
-    inotify_init       253    -  refuse   # these tell what the user's other programs do with files that the box shows
+    inotify_init       253    -  refuse   # these tell what other programs of the user do with files in the sandbox
     inotify_init1      294   26  refuse
     fanotify_init      300  262  refuse
     # so do F_SETLEASE and F_NOTIFY; F_SET_RW_HINT leaves a number in the inode, which any later process can read
@@ -182,7 +182,7 @@ BESIDE_LANDLOCK = _table("""
 
 
 def program(machine: str, *, namespaces: bool) -> list[Instruction]:
-    """Return the filter for a machine's architecture, for a box with its own namespaces (bubblewrap) or without."""
+    """Return the filter for a machine's architecture, for a sandbox with its own namespaces (bubblewrap) or without."""
     architecture, column = ARCHITECTURES[machine]
     program = [
         *((LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL)),  # 32-bit: other numbers

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from agent.errors import MachineError, ScriptError
-from agent.experiment import Attempt, History, incumbent, line_of
+from agent.experiment import Attempt, History, best_of, line_of
 from agent.files import throwaway_folder
 from agent.git import detached_git
 from agent.invocation import typed
@@ -39,7 +39,7 @@ def basis_of(script: str, history: History, committed: str) -> Basis:
 
     committed: the script of HEAD, which may be in no attempt.
     """
-    best = incumbent(history)
+    best = best_of(history)
     if best is None:
         return Basis(None)
     line = line_of(best, history)  # the latest first

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent.experiment import Attempt, Findings, Interval, Kind, Status, Work, memory_gb
-from agent.pools.leases import slowdown_of
-from agent.proposers.source import Left
+from agent.pools.device_slots import slowdown_of
+from agent.proposers.proposer import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb, lower_bpb
 from agent.script.dials import Value
@@ -138,7 +138,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class Workers:
     """The workers of a night."""
 
     count: int  # number of workers of the night's latest call
@@ -150,7 +150,7 @@ class Crew:
         return tuple(worker for worker in self.workers if worker.work is not None)
 
     @classmethod
-    def of(cls, record: Record, work: Iterable[Work] = ()) -> "Crew":
+    def of(cls, record: Record, work: Iterable[Work] = ()) -> "Workers":
         """Return the workers of a night; work: what they do, where it runs."""
         jobs = {job.worker: job for job in work}
         names = {run.worker for attempt in record.attempts for run in attempt.runs} | jobs.keys()
@@ -158,7 +158,7 @@ class Crew:
         for name in sorted(names, key=in_order):
             job = jobs.get(name)
             workers.append(Worker(name, job, record.attempts[job.attempt].title if job is not None else None))
-        count = record.night.terms.workers if record.is_here else max(1, len(names))
+        count = record.night.options.workers if record.is_here else max(1, len(names))
         return cls(count, tuple(workers), slowdown_of(record.attempts))
 
 
@@ -189,7 +189,7 @@ class StatusAnswer:
     running: Process | None  # null: no process runs it
     left: Left | None  # rest of the limits of a night that runs
     summary: NightSummary
-    crew: Crew
+    workers: Workers
     tries: tuple[TryInLine, ...]
 
 
@@ -212,11 +212,11 @@ class ShowAnswer(AttemptOfNight):
     """Everything known of one attempt."""
 
     running: bool  # whether it trains or is scored right now
-    is_incumbent: bool  # whether it is the best of the night
+    is_best: bool  # whether it is the best of the night
     ref: str  # the git ref of its commit
     branch: str  # the night's branch
     gain: Interval | None  # gain over attempt 0, by the night's own scores; null where they are not believed
-    dawn: Findings | None  # the latest findings, where they are about this script
+    confirmation: Findings | None  # the latest findings, where they are about this script
     folder: str | None  # folder of its runs: seedN/ has the files of the run with seed N; null: it was deleted
     weights: str | None  # the file of its weights with the lowest score; null: none are here
     log: str | None  # the training log of its last run
@@ -336,7 +336,7 @@ class ListedNight:
     kept: int | None = None  # ideas that are kept now
     best_attempt: int | None = None
     val_bpb: float | None = None  # score of the best attempt
-    honest: Interval | None = None  # gain that dawn has measured
+    honest: Interval | None = None  # gain that the confirmation has measured
     bytes: int | None = None  # bytes on the disk: of its folder, its packed file or its record
     damage: str | None = None  # why it cannot be read
 
@@ -352,7 +352,7 @@ class ListedNight:
             kept=now.kept,
             best_attempt=now.best.number if now.best is not None else None,
             val_bpb=now.best.val_bpb if now.best is not None else None,
-            honest=now.dawn.honest if now.dawn is not None else None,
+            honest=now.confirmation.honest if now.confirmation is not None else None,
             bytes=size,
         )
 

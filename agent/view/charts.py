@@ -188,8 +188,8 @@ def dots(
     words = {value["outcome"] for value in values}
     shown = [symbol for symbol in Symbol if symbol.word in words or symbol in more]
     spec: Spec = _forms()["attempts"] | {"data": {"values": values}}
-    for channel, look in (("stroke", "colour"), ("fill", "fill"), ("shape", "shape")):
-        scale = {"domain": [symbol.word for symbol in shown], "range": [getattr(symbol, look) for symbol in shown]}
+    for channel, trait in (("stroke", "colour"), ("fill", "fill"), ("shape", "shape")):
+        scale = {"domain": [symbol.word for symbol in shown], "range": [getattr(symbol, trait) for symbol in shown]}
         spec["encoding"][channel] = {"field": "outcome", "scale": scale, "legend": {} if legend else None}
     return spec, shown
 
@@ -207,7 +207,7 @@ def thinned_words(shown: int, there: int, noun: str) -> list[str]:
 
 
 def progress_of(night: Record) -> Chart | None:
-    """Draw every attempt, the best so far, revocations, and the honest gain at dawn; None without a score."""
+    """Draw every attempt, the best so far, revocations, and the honest gain, confirmed; None without a score."""
     if all(attempt.val_bpb is None for attempt in night.attempts):
         return None
     spec, words, symbols = progress_spec(night)
@@ -232,7 +232,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     beams = list[Spec]()
     if stairs and honest:  # the free place: below the first score, right of the last attempt
         low, y, high = (stairs[0]["y"] - gain for gain in (honest.high_bpb, honest.mean_bpb, honest.low_bpb))
-        label = f"honest gain at dawn {interval_words(honest, form=bpb)}"
+        label = f"honest gain, confirmed {interval_words(honest, form=bpb)}"
         beams.append({"x": 1.05 * last, "y": y, "low": low, "high": high, "label": label})
     intervals = [[row[name] for row in rows for name in ("low", "high")] for rows in (beams, stairs)]
     places = [*intervals[0], *(row["y"] for row in stairs)]
@@ -318,7 +318,7 @@ def dials_of(night: Record) -> Chart | None:
             first.setdefault(dial, before)
     if not moves:  # a night that has just begun may lack attempt 0
         return None
-    start, best = (first | dict(night.attempts[at].outline.dials) for at in (0, night.incumbent or 0))
+    start, best = (first | dict(night.attempts[at].outline.dials) for at in (0, night.best_number or 0))
 
     def change(attempt: Attempt) -> float | None:
         lower = lower_bpb(attempt, night.parent(attempt)) if night.turned.get(attempt.number) else None

@@ -34,7 +34,7 @@ class Side:
             "protocol": self.night.protocol,
             "verdict": outcome(self.attempt.kind, lower_bpb(self.attempt, self.night.parent(self.attempt))),
             "parent": "" if self.attempt.parent is None else f"#{self.attempt.parent}",
-            "source": self.attempt.source,
+            "proposer": self.attempt.proposer,
             **measured_facts(self.night, self.attempt),
         }
 
@@ -61,11 +61,11 @@ def rows(a: Side, b: Side, dials: Mapping[str, tuple[Value, Value]]) -> list[tup
 def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
     """Return how much lower B scores than A, and the runs that tell it; None without scores or noise."""
     runs = a.attempt.runs, b.attempt.runs
-    dawns = [{run.dawn for run in own if run.dawn and run.val_bpb is not None} for own in runs]
-    for dawn in sorted(dawns[0] & dawns[1], reverse=True) if a.night.tag == b.night.tag else ():
-        gain = Interval.of_scores(_scores(runs[0], dawn), _scores(runs[1], dawn))
+    confirmations = [{run.confirmation for run in own if run.confirmation and run.val_bpb is not None} for own in runs]
+    for confirmation in sorted(confirmations[0] & confirmations[1], reverse=True) if a.night.tag == b.night.tag else ():
+        gain = Interval.of_scores(_scores(runs[0], confirmation), _scores(runs[1], confirmation))
         if gain is not None:
-            return gain, "runs at dawn on fresh seeds"
+            return gain, "confirmation runs on fresh seeds"
     sigmas = a.night.sigma_bpb, b.night.sigma_bpb
     if a.attempt.val_bpb is None or b.attempt.val_bpb is None or sigmas[0] is None or sigmas[1] is None:
         return None, ""
@@ -75,8 +75,8 @@ def _gain(a: Side, b: Side) -> tuple[Interval | None, str]:
     return around, f"{counted(seeds[0], 'run')} of A, {seeds[1]} of B and the noise of the night"
 
 
-def _scores(runs: Sequence[Run], dawn: int) -> list[float]:
-    return [run.val_bpb for run in runs if run.dawn == dawn and run.val_bpb is not None]
+def _scores(runs: Sequence[Run], confirmation: int) -> list[float]:
+    return [run.val_bpb for run in runs if run.confirmation == confirmation and run.val_bpb is not None]
 
 
 def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[str | None, str]:
@@ -100,7 +100,7 @@ def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[str | No
     gained, caveat = f"{interval_words(gain)} bpb, from {by}", ""
     if a.night.device != b.night.device:
         caveat = "; they ran on different devices, and a faster one trains more steps in the same budget"
-    elif "dawn" not in by:
+    elif "confirmation" not in by:
         caveat = "; these scores decided what was kept, so they flatter it"
     if gain.low_bpb <= 0:
         return None, f"no difference is certain: {better.name} gains {gained} over {worse.name}{caveat}"

@@ -1,8 +1,8 @@
 """Show a night live: verdicts that scroll, and below them a panel with what is at work and where the night stands.
 
 `run` and `status --follow` draw the same: a night's journal is read again where something was committed since, and the
-panel is a picture of what it says then. The journal stays open to read, without a transaction between two looks, so the
-night is never kept waiting.
+panel is a picture of what it says then. The journal stays open to read, without a transaction between two refreshes, so
+the night is never kept waiting.
 """
 
 import time
@@ -18,7 +18,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agent.experiment import LOCAL, TITLE_CHARS, Attempt, Doing, Kind, Progress, Status, Work
-from agent.proposers.source import Left
+from agent.proposers.proposer import Left
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
@@ -63,17 +63,17 @@ def _line(*facts: Fact) -> Text:
 
 def _bar(point: Progress | None) -> ProgressBar:
     """Return a bar, or a pulsing one if the end is not known."""
-    look = dict.fromkeys(("complete_style", "finished_style", "pulse_style"), "cyan")  # red is the colour of crashes
+    styles = dict.fromkeys(("complete_style", "finished_style", "pulse_style"), "cyan")  # red is the colour of crashes
     if point is None:
-        return ProgressBar(total=None, pulse=True, **look)  # type: ignore[arg-type]
-    return ProgressBar(total=1.0, completed=within_one(point.fraction), **look)  # type: ignore[arg-type]
+        return ProgressBar(total=None, pulse=True, **styles)  # type: ignore[arg-type]
+    return ProgressBar(total=1.0, completed=within_one(point.fraction), **styles)  # type: ignore[arg-type]
 
 
 def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fact]]]:
     """Yield name and facts of each line, the most important fact first."""
     best, gain = now.best, now.gain
-    if now.dawn is not None and best is not None and best.number == now.dawn.champion:
-        gain = now.dawn.honest or gain  # by fresh seeds
+    if now.confirmation is not None and best is not None and best.number == now.confirmation.best:
+        gain = now.confirmation.honest or gain  # by fresh seeds
     if best is None or now.baseline is None:
         yield "best", ["the baseline is measured first"]
     else:
@@ -159,8 +159,8 @@ class NightScreen:
             )  # fmt: skip
         self._left, self._stopping, self._stopping_now = left, stopping, stopping_now
         self._is_own, self._is_stop_said = is_own, False
-        self._version: int | None = None  # of what was told at the last look
-        self._looked_at_s = self._rests_until_s = 0.0
+        self._version: int | None = None  # of what was told at the last refresh
+        self._refreshed_s = self._rests_until_s = 0.0
         (self._work, self._record), self._begun = self._told.read(), set[Work]()
         self._now = summary_of(self._record)
         decided = sorted(attempt.decisions[-1].id for attempt in self._record.attempts if attempt.decisions)
@@ -185,24 +185,24 @@ class NightScreen:
     # ---- what the driver of a night tells ----------------------------------------------------------------------------
 
     def work_began(self, attempt: Attempt, work: Work) -> None:
-        self.look()
+        self.refresh()
 
     def attempt_settled(self, attempt: Attempt) -> None:
         self._rests_until_s = 0.0
-        self.look()
+        self.refresh()
 
     def progressed(self, progress: Progress | None, worker: str = LOCAL) -> None:
         self._progress[worker] = progress
-        self.look()
+        self.refresh()
 
-    # ---- looks -------------------------------------------------------------------------------------------------------
+    # ---- refreshing --------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Show what is new; raise NightError where the journal was removed."""
         version, now_s = self._told.version(), time.monotonic()
-        if now_s < self._rests_until_s or (version == self._version and now_s - self._looked_at_s < DRAWN_EVERY_S):
+        if now_s < self._rests_until_s or (version == self._version and now_s - self._refreshed_s < DRAWN_EVERY_S):
             return
-        self._looked_at_s = now_s
+        self._refreshed_s = now_s
         if version != self._version:
             self._version = version
             self._progress.clear()
@@ -236,7 +236,7 @@ class NightScreen:
                 self._print([Text(self._when(last.at)) + verdict_line(attempt, record.parent(attempt))])
 
     def _print_beginnings(self) -> None:
-        """Print a line for each training that has begun since the last look."""
+        """Print a line for each training that has begun since the last refresh."""
         for work in self._work:
             if work.doing is Doing.TRAINING and work not in self._begun:
                 whose = [work.worker] if len(self._work) > 1 else []
@@ -280,7 +280,7 @@ def _title(attempt: Attempt) -> str:
 
 
 def _is_verdict(attempt: Attempt, since: int) -> bool:
-    """Return whether the decisions after this one changed what an attempt is: dawn only adds words to some."""
+    """Return whether the decisions after this one changed what an attempt is: a confirmation adds words alone."""
     if attempt.status is None or attempt.kind is Kind.QUESTION:
         return False
     kinds = [decision.kind for decision in attempt.decisions if decision.id <= since]

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from agent.clock import utc_now
 from agent.experiment import Attempt, Work
 from agent.invocation import typed
-from agent.proposers.source import Left
+from agent.proposers.proposer import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
@@ -62,7 +62,7 @@ class Live:
     again_s: float  # between two loads
     left: Left | None = None  # of the night; None: it does not run
     jobs: Sequence[Mapping[str, Any]] = ()  # one for each worker that has one
-    log: str | None = None  # its end and, below, the losses beside the incumbent's: where one job alone is at work
+    log: str | None = None  # its end and, below, the losses beside the best script's: where one job alone is at work
     losses: tuple[Curve, Curve] | None = None
 
 
@@ -204,7 +204,7 @@ def _job(place: Place, night: Record, work: Work) -> dict[str, Any]:
 
 
 def _losses(place: Place, night: Record, number: int, seed: int) -> tuple[Curve, Curve] | None:
-    """Return the losses of a run, and the incumbent's, by the same seed if it ran with it."""
+    """Return the losses of a run, and the best script's, by the same seed if it ran with it."""
     losses, others, best = curve(place, night.tag, number, seed), Curve(), night.best
     if best is not None and best.number != number:
         others = curve(place, night.tag, best.number, seed) or curve(place, night.tag, best.number, best.runs[0].seed)

@@ -45,8 +45,12 @@ class Replay:
         self._at_work = {}
         begun = takewhile(lambda attempt: _seconds(attempt.started) <= self._now_s, self._record.attempts)
         attempts = tuple(map(self._as_it_was, begun))
-        dawns = tuple(dawn for dawn in self._record.dawns if _seconds(dawn.ended or dawn.began) <= self._now_s)
-        return tuple(self._at_work), replace(self._record, attempts=attempts, dawns=dawns)
+        confirmations = tuple(
+            confirmation
+            for confirmation in self._record.confirmations
+            if _seconds(confirmation.ended or confirmation.began) <= self._now_s
+        )
+        return tuple(self._at_work), replace(self._record, attempts=attempts, confirmations=confirmations)
 
     def progress(self) -> Iterator[tuple[Progress, str]]:
         """Yield how far each run under way was, and its worker."""
@@ -67,7 +71,7 @@ class Replay:
             if began_s + run.wall_s <= self._now_s or began_s < decided_s:
                 done.append(run)
             elif began_s <= self._now_s:
-                self._at_work[Work(run.worker, Doing.TRAINING, attempt.number, began, run.seed, run.dawn)] = run
+                self._at_work[Work(run.worker, Doing.TRAINING, attempt.number, began, run.seed, run.confirmation)] = run
         return replace(attempt, runs=tuple(done), decisions=decisions)
 
 
@@ -78,8 +82,8 @@ def _seconds(written: str) -> float:
 def _times(record: Record) -> Iterator[str]:
     """Yield the times at which something happened."""
     yield record.night.started
-    for dawn in record.dawns:
-        yield dawn.ended or dawn.began
+    for confirmation in record.confirmations:
+        yield confirmation.ended or confirmation.began
     for attempt in record.attempts:
         yield attempt.started
         for decision in attempt.decisions:

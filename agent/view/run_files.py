@@ -69,7 +69,7 @@ def log_tail(place: Place, tag: str, number: int, seed: int, what: str | None = 
 def scoring_log(place: Place, tag: str, number: int, run: Run) -> str | None:
     """Return the last lines of the scoring or audit by which a run failed; None where none did, or its log is gone.
 
-    For people alone: that process has read the validation text, and no author of scripts reads its words.
+    For people alone: that process has read the validation text, and no proposer of scripts reads its words.
     """
     failed = next((score for score in run.scores if score.failure or (score.audit and score.audit.failure)), None)
     if failed is None:

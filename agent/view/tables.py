@@ -26,7 +26,7 @@ from agent.view.run_files import curve
 
 Row = dict[str, Any]
 OF_NIGHT = ("device", "budget_s", "protocol", "sigma_bpb")  # columns about the night
-OF_ATTEMPT = ("parent", "title", "source", "words", "started", "commit")
+OF_ATTEMPT = ("parent", "title", "proposer", "words", "started", "commit")
 OF_PROPOSAL = ("hypothesis", "without", "merges")
 KEYS = ("tag", "attempt")  # these are in each row, and first: an earlier export is recognised by them
 DIAL = "dial."  # start of the names of columns that hold dials' values
@@ -44,7 +44,7 @@ def attempts(nights: Sequence[Record]) -> list[Row]:
         | {name: getattr(attempt.proposal, name) for name in OF_PROPOSAL}
         | plain(Measured.of(night, attempt))
         | {"runs": attempt.runs, "decisions": attempt.decisions}
-        | {"is_incumbent": attempt.number == night.incumbent}
+        | {"is_best": attempt.number == night.best_number}
         | {name: getattr(night, name) for name in OF_NIGHT}
         | {f"{DIAL}{name}": attempt.outline.dials.get(name) for name in names}
         for night in nights
@@ -129,7 +129,7 @@ FORMATS = {"csv": _csv, "jsonl": _jsonl, "parquet": _parquet}
 
 MARK = "nightshift-export.json"
 PARTS = 1000  # Trackio numbers the points of a curve: one step is a thousandth of the budget
-LOGGED_WORDS = ("title", "source", "status", "kind", "parent", "seeds", "started", "commit")
+LOGGED_WORDS = ("title", "proposer", "status", "kind", "parent", "seeds", "started", "commit")
 LOGGED_NUMBERS = ("val_bpb", "gain_bpb", "sure", "memory_gb", "params", "tokens_s", "spent_s")
 ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL", "TRACKIO_WEBHOOK_URL")  # an export leaves this machine by no way
 
@@ -182,7 +182,7 @@ def _points(place: Place, night: Record, attempt: Attempt) -> dict[int, dict[str
     """Return step → metrics of an attempt: its losses by the share of the budget, and what is known at the end."""
     points: dict[int, dict[str, float]] = defaultdict(dict)
     for run in attempt.runs:
-        for fraction, loss in () if run.dawn else curve(place, night.tag, attempt.number, run.seed):
+        for fraction, loss in () if run.confirmation else curve(place, night.tag, attempt.number, run.seed):
             points[round(PARTS * fraction)][f"loss/seed{run.seed}"] = loss
     measured = Measured.of(night, attempt)
     metrics = {name: getattr(measured, name) for name in LOGGED_NUMBERS}

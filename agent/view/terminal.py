@@ -1,4 +1,4 @@
-"""Write verdicts, the ledger, and one attempt in full as lines for a terminal."""
+"""Write verdicts, the results, and one attempt in full as lines for a terminal."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ def verdict_line(attempt: Attempt, before: Attempt | None) -> Text:
     return line + f" ({harmless(more)})" if more else line
 
 
-# ---- the ledger ------------------------------------------------------------------------------------------------------
+# ---- the results -----------------------------------------------------------------------------------------------------
 
 RESULTS = (  # a narrow terminal leaves out the highest rank first
     Column("tag", rank=1),
@@ -65,17 +65,17 @@ LEGEND = {  # column → explanation below a table that has it
     "sure": SURE,
     "again": "again: the gain that confirm measured on fresh seeds",
 }
-NAMES = "hypothesis  "  # the longest name of a fact, and a gap
+NAMES = "confirmation  "  # the longest name of a fact, and a gap
 PATHS = ("folder", "ref", "commit", "weights")
 SHARES = (
-    Column("source"),
+    Column("proposer"),
     *(Column(name, right=True) for name in ("attempts", "kept", "estimated gain", "hours")),
     *(Column(name, right=True, rank=1) for name in ("calls", "failed", "tokens in", "out", "usd")),
 )
 
 
 def results_lines(rows: Sequence[Row], width: int | None, nights: Mapping[str, Record], more: int = 0) -> list[Text]:
-    """Return the ledger with one line for each attempt, and what its columns mean.
+    """Return the results with one line for each attempt, and what its columns mean.
 
     width: of the terminal; None for all columns in full. nights: by their tags, as far as more than their rows is here.
     more: attempts that are left out.
@@ -137,14 +137,14 @@ def _cells(row: Row, several: bool, night: Record | None) -> tuple[str, ...]:
 
 
 def shares_lines(rows: Iterable[Share], width: int | None) -> list[str]:
-    """Return a table of the gains and costs of each source; width: of a terminal, None to show all columns."""
+    """Return a table of the gains and costs of each proposer; width: of a terminal, None to show all columns."""
     return table_lines(SHARES, [_share(row) for row in rows], width)
 
 
 def failure_lines(rows: Iterable[Share]) -> list[str]:
-    """Say of each source whose latest call failed how many did and why, since its cost goes on."""
+    """Say of each proposer whose latest call failed how many did and why, since its cost goes on."""
     return [
-        f"{one_line(row.source, SAID_CHARS)}: {row.failures} of {counted(row.calls, 'call')} failed, the last one: "
+        f"{one_line(row.proposer, SAID_CHARS)}: {row.failures} of {counted(row.calls, 'call')} failed, the last one: "
         f"{one_line(row.last_failure, SAID_CHARS)}"
         for row in rows
         if row.last_failure is not None
@@ -155,7 +155,7 @@ def _share(row: Share) -> tuple[str, ...]:
     counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
     calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
     tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))
-    return row.source, *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}"
+    return row.proposer, *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}"
 
 
 # ---- one attempt -----------------------------------------------------------------------------------------------------
@@ -166,16 +166,20 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     scored, peak_gb = Scored.of(record, attempt), memory_gb(record.night, attempt)
     lower, again = lower_bpb(attempt, record.parent(attempt)), confirmed_gain(record, attempt)
     over_first = gain_over_baseline(record, attempt)
-    dawn, honest = record.findings, ""
-    if dawn is not None and dawn.honest is not None and attempt.number in (dawn.champion, dawn.script):
-        honest = f"{interval_words(dawn.honest)} for #{dawn.champion}, on fresh seeds"
+    confirmation, honest = record.findings, ""
+    if (
+        confirmation is not None
+        and confirmation.honest is not None
+        and attempt.number in (confirmation.best, confirmation.script)
+    ):
+        honest = f"{interval_words(confirmation.honest)} for #{confirmation.best}, on fresh seeds"
     return {
         "val_bpb": "" if scored is None else interval_words(scored.interval, sign=""),
         "seeds": "" if scored is None else str(scored.seeds),
         "change": "" if lower is None else f"{below(lower)} than its parent",
         "sure": "" if attempt.sure is None or again is not None else percent_sure(attempt.sure),
         "gain": "" if over_first is None else f"{interval_words(over_first)} over #0, by the night's own scores",
-        "at dawn": honest,
+        "confirmation": honest,
         "parameters": "" if attempt.params is None else f"{attempt.params:,}",
         "memory": "" if peak_gb is None else memory(peak_gb),
         "tokens/s": "" if attempt.tokens_s is None else f"{attempt.tokens_s:,.0f}",
@@ -199,7 +203,7 @@ def attempt_lines(record: Record, attempt: Attempt, folder: Path | None, *, runn
         "attempt": f"{attempt.number} of night {record.tag}",
         "title": proposal.title,
         "hypothesis": proposal.hypothesis,
-        "source": proposal.source,
+        "proposer": proposal.proposer,
         "parent": "" if attempt.parent is None else f"#{attempt.parent}",
         "merges": "" if proposal.merges is None else f"#{proposal.merges}, which was overtaken",
         "merged as": "" if merged_as is None else f"#{merged_as}",
@@ -227,7 +231,7 @@ def fact_lines(name: str, value: str) -> list[Text]:
 def _run_lines(run: Run, *, running: bool) -> list[Text]:
     """Return how a run ended, and the end of its log; running: its night is, so it may go on."""
     where = "" if run.worker == LOCAL else f" on {run.worker}"
-    name = f"run{' at dawn' if run.dawn else ''} with seed {run.seed}{where}"
+    name = f"{'confirmation ' if run.confirmation else ''}run with seed {run.seed}{where}"
     if run.ending is Ending.RUNNING:
         return [Text(""), Text(harmless(f"{name}: {'going on' if running else Ending.LOST}"))]
     facts = [str(run.ending), f"exit code {run.exit_code}" if run.exit_code else "", f"{run.wall_s:.1f} s"]

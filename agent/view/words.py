@@ -23,17 +23,17 @@ from agent.experiment import (
     short,
 )
 from agent.invocation import typed
-from agent.pools.leases import slowdown_lines
-from agent.proposers.source import Left
+from agent.pools.device_slots import slowdown_lines
+from agent.proposers.proposer import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure, two_digits, versus
-from agent.view.answer import Crew, Worker
+from agent.view.answer import Worker, Workers
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # a table's sign for no value
 PAGE_DECIMALS = 4  # decimals of a score in a page; a terminal shows all of them
-BUSY = 0.2  # speed that runs at dawn lose only where the machine has other work, as a share of the night's
+BUSY = 0.2  # speed that confirmation runs lose only where the machine has other work, as a share of the night's
 
 
 def bpb(value: float | None, sign: str = "") -> str:
@@ -107,7 +107,7 @@ def left_words(left: Left) -> list[str]:
 def doing_words(work: Work) -> str:
     """Return what a worker does, such as training, seed 7."""
     seed = "" if work.seed is None else f", seed {work.seed}"
-    return f"{work.doing}{seed}{' of dawn' if work.dawn else ''}"
+    return f"{work.doing}{seed}{' of the confirmation' if work.confirmation else ''}"
 
 
 def within_one(fraction: float) -> float:
@@ -161,14 +161,14 @@ def lowest_words(record: Record, decimals: int = SCORE_DECIMALS) -> str | None:
 
 def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) -> str:
     """Say how much a night has gained, and how sure that is; form: how an interval is written."""
-    dawn, gain = now.dawn, now.gain
-    if dawn is not None and dawn.honest is not None:
-        again = f"Measured again on fresh seeds, #{dawn.champion} gains {form(dawn.honest)} bits per byte"
-        if dawn.script is None:
-            doubt = "it is worse" if dawn.honest.high_bpb < 0 else "that may be luck"
+    confirmation, gain = now.confirmation, now.gain
+    if confirmation is not None and confirmation.honest is not None:
+        again = f"Measured again on fresh seeds, #{confirmation.best} gains {form(confirmation.honest)} bits per byte"
+        if confirmation.script is None:
+            doubt = "it is worse" if confirmation.honest.high_bpb < 0 else "that may be luck"
             return f"{again}: {doubt}, so it is not confirmed."
-        if dawn.script != dawn.champion:
-            return f"{again}. Edits that brought nothing were removed: #{dawn.script} is confirmed."
+        if confirmation.script != confirmation.best:
+            return f"{again}. Edits that brought nothing were removed: #{confirmation.script} is confirmed."
         return f"{again}: confirmed."
     if gain is None:
         return "No idea has brought a gain yet." if now.ideas and now.baseline is not None else ""
@@ -182,23 +182,23 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
     return f"By the night's own scores the best script gains {form(gain)} bits per byte. {sure}"
 
 
-def dawn_lines(findings: Findings, history: History, night: Night, *, is_here: bool = True) -> list[str]:
-    """Return the findings of a dawn as lines, with the owner's next step; is_here: whether the night can go on."""
-    champion, branch = findings.champion, short(confirmed_branch(night.branch))
+def confirmation_lines(findings: Findings, history: History, night: Night, *, is_here: bool = True) -> list[str]:
+    """Return the findings of a confirmation as lines, and what comes next; is_here: whether the night can go on."""
+    best, branch = findings.best, short(confirmed_branch(night.branch))
     lines = [
-        f"dawn: #{champion} {history[champion].title}, against the baseline",
+        f"confirmation: #{best} {history[best].title}, against the baseline",
         f"  recorded gain   {score(findings.recorded_bpb, '+') or 'none'} (by the night's own scores)",
         f"  honest gain     {interval_words(findings.honest)} (fresh seeds)",
         f"  on the holdout  {interval_words(findings.holdout)} (text that no attempt was judged by)",
     ]
-    shares = speeds_at_dawn(history[0], history[champion])
+    shares = confirmation_speeds(history[0], history[best])
     if slow := sum(share < 1 - BUSY for share in shares):
         lines.append(f"  the machine was slow: {slow} of {len(shares)} runs lost over {BUSY:.0%} of their usual speed")
     parts = findings.edits if len(findings.edits) > 1 else ()  # one edit alone brings the honest gain
     for edit in parts:
         brings = f"brings {interval_words(edit.effect)}"
-        if edit.number in findings.passengers:
-            brings += ", a passenger"
+        if edit.number in findings.without_effect:
+            brings += ", an edit without effect"
         elif not edit.runs:
             brings = f"was not tested by removing it, {percent_sure(1 - edit.worthless)} sure of a gain"
         lines.append(f"  #{edit.number} {brings}: {history[edit.number].title}")
@@ -222,15 +222,15 @@ def dawn_lines(findings: Findings, history: History, night: Night, *, is_here: b
     return [harmless(line) for line in lines]
 
 
-def speeds_at_dawn(first: Attempt, champion: Attempt) -> list[float]:
-    """Return the speed of each run of both at the champion's dawn, as a share of the script's median in the night.
+def confirmation_speeds(first: Attempt, best: Attempt) -> list[float]:
+    """Return the speed of each run of both in the confirmation, as a share of the script's median in the night.
 
     Runs without a speed are left out, and those of a script that has none in the night.
     """
-    dawn, shares = max((run.dawn for run in champion.runs), default=0), list[float]()
-    for attempt in (first, champion):
+    confirmation, shares = max((run.confirmation for run in best.runs), default=0), list[float]()
+    for attempt in (first, best):
         usual = [run.steps_s for run in attempt.done_runs if run.steps_s is not None]
-        speeds = [run.steps_s for run in attempt.dawn_runs(dawn) if run.steps_s is not None]
+        speeds = [run.steps_s for run in attempt.confirmation_runs(confirmation) if run.steps_s is not None]
         shares += [steps_s / statistics.median(usual) for steps_s in speeds if usual]
     return shares
 
@@ -244,7 +244,7 @@ HEADS = re.compile(  # matches the start of lines that a terminal shows in bold
 
 
 def status_lines(
-    record: Record, now: NightSummary, crew: Crew, *, pid: int | None, stopping: bool, left: str | None
+    record: Record, now: NightSummary, workers: Workers, *, pid: int | None, stopping: bool, left: str | None
 ) -> list[str]:
     """Return the lines on a night's state; left: how much is left of its limits, in words."""
     night = record.night
@@ -265,21 +265,21 @@ def status_lines(
         *([] if now.noise is None else noise_lines(now.noise)),
         _spent_line(now),
         left,
-        *_worker_lines(crew, is_running=pid is not None),
+        *_worker_lines(workers, is_running=pid is not None),
     ]
-    if now.unfinished and not crew.at_work:  # the first is resumed first
+    if now.unfinished and not workers.at_work:  # the first is resumed first
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, continues with the night'}: #{number} {title}")
     return [harmless(line) for line in lines if line]
 
 
-def _worker_lines(crew: Crew, *, is_running: bool) -> list[str]:
+def _worker_lines(workers: Workers, *, is_running: bool) -> list[str]:
     """Return a line for each worker that has a run now, below one on all of them where there are several."""
-    lines = [f"{worker.name}: {_worker_words(worker)}" for worker in crew.at_work]
-    if crew.count == 1:
-        return [f"at work: {_worker_words(worker)}" for worker in crew.at_work]
-    busy = f"{len(crew.at_work)} of {crew.count} busy now" if is_running else str(crew.count)
-    return [f"workers: {busy}", *(f"  {line}" for line in lines), *slowdown_lines(crew.slowdown)]
+    lines = [f"{worker.name}: {_worker_words(worker)}" for worker in workers.at_work]
+    if workers.count == 1:
+        return [f"at work: {_worker_words(worker)}" for worker in workers.at_work]
+    busy = f"{len(workers.at_work)} of {workers.count} busy now" if is_running else str(workers.count)
+    return [f"workers: {busy}", *(f"  {line}" for line in lines), *slowdown_lines(workers.slowdown)]
 
 
 def _worker_words(worker: Worker) -> str:

@@ -106,8 +106,8 @@ def test_what_is_no_journal_is_refused(tmp_path):
             "is damaged .Expected `bytes`, got `null`",
         ),
         ("DELETE FROM scripts WHERE sha256 = (SELECT script FROM ideas)", "is damaged .Expected `bytes`, got `null`"),
-        ("UPDATE night SET value = '{\"sandbox\": \"none\"}' WHERE fact = 'terms'", "is damaged .Invalid enum value"),
-        ("UPDATE night SET value = '{\"judge\": \"lucky\"}' WHERE fact = 'terms'", "names lucky as its judge, and"),
+        ("UPDATE night SET value = '{\"sandbox\": \"none\"}' WHERE fact = 'options'", "is damaged .Invalid enum value"),
+        ("UPDATE night SET value = '{\"judge\": \"lucky\"}' WHERE fact = 'options'", "names lucky as its judge, and"),
     ],
 )
 def test_records_that_lead_elsewhere_are_refused(written, tmp_path, statement, said):

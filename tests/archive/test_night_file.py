@@ -28,7 +28,7 @@ from agent.night.lock import only_night
 from agent.proposers.notes import NOTES, add_note, read_notes
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.sandbox.box import Open
+from agent.sandbox.sandboxes import Open
 
 PROGRAM = "Prefer short scripts.\n"
 Members = Mapping[str, bytes | tarfile.TarInfo]  # name → the text of a plain file, or another member
@@ -204,7 +204,7 @@ def test_weights_of_an_attempt_without_a_verdict_come_along_only_while_a_score_o
 
 
 @pytest.mark.slow
-def test_a_dawn_that_was_ended_early_brings_along_the_weights_alone_whose_scores_it_has_not_audited(
+def test_a_confirmation_that_was_ended_early_brings_along_the_weights_alone_whose_scores_it_has_not_audited(
     grounds, tmp_path, tiny_data, monkeypatch
 ):
     def packed_weights(name: str) -> list[str]:
@@ -218,9 +218,9 @@ def test_a_dawn_that_was_ended_early_brings_along_the_weights_alone_whose_scores
 
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     done(grounds, "confirm", "t", "--runs", "2")
-    change("UPDATE dawns SET ended = NULL")
+    change("UPDATE confirmations SET ended = NULL")
     assert packed_weights("audited") == []
-    change("UPDATE runs SET holdout = json_set(holdout, '$.audit', NULL) WHERE dawn AND attempt = 2")
+    change("UPDATE runs SET holdout = json_set(holdout, '$.audit', NULL) WHERE confirmation AND attempt = 2")
     assert set(packed_weights("not audited")) == {"0002"}
 
 
@@ -341,22 +341,22 @@ def test_fixed_files_that_differ_from_those_installed_here_never_run(file, other
 def test_programs_and_servers_that_a_night_names_are_asked_for_again(file, other):
     named = """'$.agent', 'sh -c evil', '$.llm', 'openai:m@http://127.0.0.1:9/v1' || char(27) || '[2J',
         '$.pool', 'ray', '$.ray_address', 'far:1'"""
-    tamper(file, journal=f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'terms'")
+    tamper(file, journal=f"UPDATE night SET value = json_set(value, {named}) WHERE fact = 'options'")
     said = done(other, "unpack", str(file))
     assert "give the programs and servers that it names again, if the file is not somebody else's" in said
     asked = "--command 'sh -c evil' --llm 'openai:m@http://127.0.0.1:9/v1\\x1b[2J'"
     assert f"go on with: nightshift run --tag t {asked} --pool ray --ray-address far:1\n" in said
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
-        terms = journal.night().terms
-    assert (terms.agent, terms.llm, terms.pool, terms.ray_address) == (None, None, "local", None)
-    assert terms.sandbox == "auto"  # the packed night had "off"
+        options = journal.night().options
+    assert (options.agent, options.llm, options.pool, options.ray_address) == (None, None, "local", None)
+    assert options.sandbox == "auto"  # the packed night had "off"
 
 
 def test_where_no_sandbox_works_a_night_from_a_file_does_not_go_on(file, other, monkeypatch):
     monkeypatch.setattr(archive, "choose", lambda: Open("none is installed"))
     assert "can be read here, and not go on: there is no sandbox: none is installed" in done(other, "unpack", str(file))
     with Journal.read(other.folder("t") / "journal.sqlite") as journal:
-        assert journal.night().terms.sandbox == "require"
+        assert journal.night().options.sandbox == "require"
 
 
 # ---- damaged and hostile files ---------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def test_what_is_lost_is_blamed(folder):
 
 
 def test_rows_that_a_full_disk_refused_are_written_by_the_next_call(folder):
-    victim = Victim(folder / "ledger", experiments=1)
+    victim = Victim(folder / "results", experiments=1)
     end = victim.go_on(Strike(1, errno=errno.ENOSPC, path="/.results.tsv."))
     assert end.code == 1
     sentence = "nightshift: the disk is full, or it fails ("

@@ -48,8 +48,10 @@ def test_several_workers_make_more_jobs_than_one(tmp_path):
 
 
 def test_the_cost_of_care_is_a_share_of_an_experiment():
-    boxed = {"tokens_s": 100.0, "lay_out_s": 1.0, "score_s": 5.0, "audit_s": 3.0, "worst_nats": 1e-6}
-    costs = night_cost.costs({"box": [boxed, boxed], "open": [{**boxed, "tokens_s": 101.0, "worst_nats": 2e-6}] * 2})
+    sandboxed = {"tokens_s": 100.0, "lay_out_s": 1.0, "score_s": 5.0, "audit_s": 3.0, "worst_nats": 1e-6}
+    costs = night_cost.costs(
+        {"sandbox": [sandboxed, sandboxed], "open": [{**sandboxed, "tokens_s": 101.0, "worst_nats": 2e-6}] * 2}
+    )
     assert costs["training_slower"] == pytest.approx(0.01)
     assert costs["share_of_each"] == pytest.approx((0.01 * 300 + 1 + 5) / 300)
     assert costs["share_of_kept"] == pytest.approx((0.01 * 300 + 1 + 5 + 3) / 300)

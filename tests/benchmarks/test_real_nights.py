@@ -1,4 +1,4 @@
-"""The comparison of sources by real nights: what it makes of records, its commands, a cut."""
+"""The comparison of proposers by real nights: what it makes of records, its commands, a cut."""
 
 import json
 import signal
@@ -37,13 +37,13 @@ def test_nights_of_two_kinds_are_not_compared(capsys):
     assert "do not compare" in capsys.readouterr().err
 
 
-def test_the_arms_differ_in_the_source_of_ideas_alone(tmp_path):
-    author = "--command 'coder --team ours' --agent-minutes 3"
-    nights = real_nights.planned(["author", "search=2"], author, "n", tmp_path)
-    assert [night.clone.name for night in nights] == ["n-author-0", "n-search-0", "n-search-1"]
+def test_the_arms_differ_in_the_proposer_alone(tmp_path):
+    model = "--command 'coder --team ours' --agent-minutes 3"
+    nights = real_nights.planned(["model", "search=2"], model, "n", tmp_path)
+    assert [night.clone.name for night in nights] == ["n-model-0", "n-search-0", "n-search-1"]
     commands = [night.command(["--experiments", "12"])[4:] for night in nights]
-    sources = [words[words.index("--proposer") + 1 :] for words in commands]
-    assert sources == [["command", "--command", "coder --team ours", "--agent-minutes", "3"], ["search"], ["search"]]
+    proposers = [words[words.index("--proposer") + 1 :] for words in commands]
+    assert proposers == [["command", "--command", "coder --team ours", "--agent-minutes", "3"], ["search"], ["search"]]
     others = {tuple(words[2 : words.index("--proposer")]) for words in commands}
     assert others == {("--seed", "0", "--experiments", "12"), ("--seed", "100", "--experiments", "12")}
 

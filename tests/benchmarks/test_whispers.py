@@ -1,4 +1,4 @@
-"""What one box can tell a later one is counted, and no number moves with what a box did unless it is listed."""
+"""What one sandbox can tell a later one is counted, and no number moves with what a sandbox did unless it is listed."""
 
 import random
 import sys
@@ -12,7 +12,7 @@ sys.path.insert(0, str(PROJECT / "benchmarks"))
 import whispers
 from whispers import BOUNDS, Line, bits_of_count, bits_of_marks
 
-from agent.sandbox.box import Open
+from agent.sandbox.sandboxes import Open
 
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
@@ -38,13 +38,13 @@ def test_each_sandbox_has_a_bound_for_each_way():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("box", [bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
-def test_no_number_that_a_box_shows_moves_with_what_another_did_unless_it_is_listed(box, tmp_path: Path):
-    assert whispers.unlisted(Line(usable(box()), tmp_path), handovers=4, send_s=1.0) == []
+@pytest.mark.parametrize("sandbox", [bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
+def test_no_number_that_a_sandbox_shows_moves_with_what_another_did_unless_it_is_listed(sandbox, tmp_path: Path):
+    assert whispers.unlisted(Line(usable(sandbox()), tmp_path), handovers=4, send_s=1.0) == []
 
 
 @pytest.mark.slow
-def test_without_a_box_the_number_of_sessions_is_found(tmp_path: Path):
+def test_without_a_sandbox_the_number_of_sessions_is_found(tmp_path: Path):
     if not AUTOGROUP.exists() or AUTOGROUP.read_text() != "1\n":
         pytest.skip("this kernel numbers no sessions")
     assert "session" in whispers.unlisted(Line(Open("compared with"), tmp_path), handovers=2, send_s=2.0)

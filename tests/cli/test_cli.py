@@ -20,13 +20,13 @@ from nights import PROJECT, Grounds, command, environment, git
 from agent.cli.main import COMMANDS, answers, app_of, command_named, main
 from agent.cli.options import NightOptions, RunOptions
 from agent.cli.run import named_text
-from agent.experiment import Ending, Proposal, Terms
+from agent.experiment import Ending, Options, Proposal
 from agent.lab.data import data_dir
 from agent.night.lock import only_night
 from agent.night.opening import Request, open_night
 from agent.proposers import registry
-from agent.proposers.registry import SOURCES
-from agent.proposers.source import Briefing, Source
+from agent.proposers.proposer import Briefing, Proposer
+from agent.proposers.registry import PROPOSERS
 from agent.records.place import Place
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -137,13 +137,13 @@ def test_a_dataset_is_prepared_for_one_night_which_keeps_it_and_refuses_another(
     documents = (PROJECT / "train_mlx.py").read_text().split("\n")
     text.write_text("".join(json.dumps({"text": f"{number} {line}"}) + "\n" for number, line in enumerate(documents)))
     request = Request(Place.of(grounds.root / "train_mlx.py"), "t", 0.05, dataset=named_text(str(text)))
-    night = open_night(request, None, Terms(), None)
+    night = open_night(request, None, Options(), None)
     assert night.data.startswith(f"{tmp_path}/cache/data/words-tiny-")  # whatever $NIGHTSHIFT_DATA says
     with monkeypatch.context() as patch:
         patch.delenv("NIGHTSHIFT_DATA")
         assert data_dir() is None, "other nights, here and in other folders, train on what they did"
 
-    assert open_night(request, night, Terms(), None).data == night.data, "the same command goes on"
+    assert open_night(request, night, Options(), None).data == night.data, "the same command goes on"
     other = refused(grounds.nightshift("run", "--tag", "t", "--dataset", "stdlib"))
     assert other.startswith(f"night t has --dataset {text}, not stdlib; leave the option out")
     said = refused(grounds.nightshift("run", "--dataset", "no/where", "--tag", "u"))
@@ -181,7 +181,7 @@ def script(text: str) -> Callable[[Path], object]:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "sentence"),
+    ("damage", "sentence"),
     [
         (lambda root: (root / "train_mlx.py").unlink(), "train_mlx.py does not exist; run from the folder of your"),
         (script("def main():\n    pass\n\ndef load_model(:\n"), "train_mlx.py line 4 does not parse: "),
@@ -189,8 +189,8 @@ def script(text: str) -> Callable[[Path], object]:
         (lambda root: git(root, "branch", "experiments"), "a branch called 'experiments' is in the way"),
     ],
 )
-def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
-    spoil(grounds.root)
+def test_a_repository_unfit_for_a_night(grounds, damage, sentence):
+    damage(grounds.root)
     assert sentence in refused(grounds.nightshift("run", "--experiments", "1", "--budget-s", "0.05"))
     assert not (grounds.root / "results.tsv").exists()
     assert not (grounds.root / "experiments").exists()
@@ -201,7 +201,7 @@ def test_a_repository_unfit_for_a_night(grounds, spoil, sentence):
     ("options", "sentence"),
     [
         ("--tag ../up", "'../up' is no tag; use letters"),
-        ("--tag seen", "tag seen is taken by refs or ledger rows whose journal is not here; use --tag seen-2"),
+        ("--tag seen", "tag seen is taken by refs or rows of results.tsv whose journal is not here; use --tag seen-2"),
         ("--budget-s nan", "Invalid value for --budget-s: 'nan' is no number"),
         ("--sandbox none", "--sandbox has no such value; leave it out for its default"),
         ("--price 1", "--price: '1' is not two prices, or three, in dollars for a million tokens"),
@@ -255,20 +255,20 @@ def test_files_that_cannot_be_used_are_named(grounds, tmp_path):
     assert "no whole corpus in" in refused(grounds.nightshift("run", NIGHTSHIFT_DATA=str(tmp_path)), 1)
 
 
-class FullDisk(Source):
+class FullDisk(Proposer):
     name = "full"
 
     @classmethod
     def of(cls, around: object) -> "FullDisk":
         return cls()
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.slow
 def test_a_night_that_the_machine_halts_is_named_in_the_command_that_goes_on(grounds, monkeypatch):
-    monkeypatch.setattr(registry, "SOURCES", (*SOURCES, FullDisk))
+    monkeypatch.setattr(registry, "PROPOSERS", (*PROPOSERS, FullDisk))
     quick = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
     done = grounds.nightshift("run", "--proposer", "full", *quick)
     again = f"nightshift run --proposer full {' '.join(quick)} --tag "

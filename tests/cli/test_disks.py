@@ -58,16 +58,16 @@ def answers(grounds: Grounds, lines: tuple[str, ...], out: Path) -> dict[str, tu
 
 
 @pytest.mark.parametrize("left", [(), ("-wal", "-shm"), ("-wal",)], ids=["ended", "killed", "killed, and copied"])
-@pytest.mark.parametrize("spoil", [fill, close])
-def test_a_night_is_read_from_a_disk_that_cannot_be_written(trained_night, tmp_path, spoil, left):
+@pytest.mark.parametrize("damage", [fill, close])
+def test_a_night_is_read_from_a_disk_that_cannot_be_written(trained_night, tmp_path, damage, left):
     with disk_with(trained_night, tmp_path / "disk") as grounds:
         if left:
             leave_log(grounds, *left)
         as_usual = answers(Grounds(Path(shutil.copytree(grounds.root, tmp_path / "usual"))), READS, tmp_path)
-        spoil(tmp_path / "disk")
+        damage(tmp_path / "disk")
         now = answers(grounds, (*READS, *ELSEWHERE), tmp_path)
         (tmp_path / "edit.py").write_text(unigram(SHARPNESS=0.8))
-        refusals = answers(grounds, WRITES, tmp_path) if spoil is fill and not left else {}
+        refusals = answers(grounds, WRITES, tmp_path) if damage is fill and not left else {}
     here, there = str(grounds.root), str(tmp_path / "usual")
     assert {code for code, _, _ in now.values()} == {0}, now
     for line in READS:
@@ -80,13 +80,13 @@ def test_a_night_is_read_from_a_disk_that_cannot_be_written(trained_night, tmp_p
         assert here in said
 
 
-@pytest.mark.parametrize("spoil", [fill, close])
-def test_a_night_is_packed_away_from_a_disk_that_cannot_be_written(trained_night, tmp_path, spoil):
+@pytest.mark.parametrize("damage", [fill, close])
+def test_a_night_is_packed_away_from_a_disk_that_cannot_be_written(trained_night, tmp_path, damage):
     with disk_with(trained_night, tmp_path / "disk") as grounds:
-        spoil(tmp_path / "disk")
+        damage(tmp_path / "disk")
         done = grounds.nightshift("pack", "t", "--out", str(tmp_path / "night.tgz"))
         assert done.returncode == 0, done.stderr
-        if spoil is close:
+        if damage is close:
             return
         assert grounds.nightshift("pack", "t", "--out", str(tmp_path / "disk/full.tgz")).returncode == 1
         assert list((tmp_path / "disk").iterdir()) == [tmp_path / "disk/fill", grounds.root]

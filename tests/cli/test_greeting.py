@@ -10,7 +10,7 @@ import pytest
 from samples import NIGHT
 
 from agent.cli.run import busy_lines
-from agent.pools.leases import gpu_in_use
+from agent.pools.device_slots import gpu_in_use
 from agent.records.journal import Journal
 from agent.records.place import place_of_night
 

@@ -30,7 +30,7 @@ DANGER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-
 # colours, lines cleared, a cursor hidden and moved, and line ends, as a terminal gets them of us
 OURS = re.compile("\x1b\\[(?:[0-9;]*m|2?K|[?]25[lh]|[0-9]*A)|\r(?=\r*(?:\n|\x1b\\[2?K))|(?<=[…\n])\r")
 TEXTS = {
-    "attempts": ("title", "hypothesis", "source"),
+    "attempts": ("title", "hypothesis", "proposer"),
     "decisions": ("reason",),
     "runs": ("last_lines", "worker"),
     "night": (),
@@ -54,7 +54,7 @@ def hostile(trained_night, tmp_path, own_cache) -> Grounds:
     (shipped / "t").rename(shipped / "shipped")
     for path in shipped.rglob("*"):
         if path.is_file() and path.suffix in (".json", ".md", ".tsv", ".csv", ".patch"):
-            path.write_text(_spoilt(path))
+            path.write_text(_tampered(path))
     script = f"{unigram(SHARPNESS=0.9)}\n# {HOSTILE.replace(chr(13), '')}\n"
     with closing(sqlite3.connect(grounds.folder("t") / "journal.sqlite", isolation_level=None)) as database:
         for table, columns in TEXTS.items():
@@ -80,7 +80,7 @@ def hostile(trained_night, tmp_path, own_cache) -> Grounds:
     return grounds
 
 
-def _spoilt(path: Path) -> str:
+def _tampered(path: Path) -> str:
     text = path.read_text()
     if path.suffix != ".json":
         return text.replace("script", HOSTILE.replace("\r", ""))

@@ -19,7 +19,7 @@ from queued import write_idea
 
 from agent.cli import main as command_line
 from agent.cli.main import COMMANDS, command_named
-from agent.experiment import Dawn
+from agent.experiment import Confirmation
 from agent.records.journal import Journal
 from agent.view.answer import SCHEMA_VERSION, Answer
 
@@ -28,12 +28,12 @@ BETTER = unigram(SHARPNESS=0.9)
 
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory, trained_night: Path) -> Grounds:
-    """A night of four attempts, the baseline, two gains and a crash, and a dawn that has not run anything yet."""
+    """A night of four attempts, the baseline, two gains and a crash, and a confirmation without a run yet."""
     night = Grounds(Path(shutil.copytree(trained_night, tmp_path_factory.mktemp("json") / "user")))
     write_idea(night.root / "ideas", "sharper", BETTER, BETTER.replace("SHARPNESS = 0.9", "SHARPNESS = 0.95"))
     with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
-        dawn = findings(journal.attempts())
-        journal.put_dawn(Dawn(1, 2, 4, "2026-01-02T05:00:00Z", None, dawn))
+        confirmation = findings(journal.attempts())
+        journal.put_confirmation(Confirmation(1, 2, 4, "2026-01-02T05:00:00Z", None, confirmation))
     return night
 
 
@@ -92,7 +92,7 @@ def test_an_attempt_shows_its_gain_its_weights_and_the_traceback_of_a_crash(nigh
     assert facts["log"] == str(night.folder("t") / "runs" / "0003" / "seed0" / "log.txt")
     assert facts["weights"] is None
     best = answer_of(night, "show")
-    assert (best["attempt"]["number"], best["is_incumbent"], best["dawn"]["champion"]) == (2, True, 2)
+    assert (best["attempt"]["number"], best["is_best"], best["confirmation"]["best"]) == (2, True, 2)
     assert best["gain"]["mean_bpb"] == pytest.approx(history[0].val_bpb - history[2].val_bpb, abs=1e-6)
 
 
@@ -149,7 +149,7 @@ def test_a_night_without_results_is_no_wrong_command(night, tmp_path):
     begun = Grounds(Path(shutil.copytree(night.root, tmp_path / "user")))
     with closing(sqlite3.connect(begun.folder("t") / "journal.sqlite")) as database:
         database.execute("DELETE FROM decisions")  # a night is like this while the baseline is measured
-        database.execute("DELETE FROM dawns")
+        database.execute("DELETE FROM confirmations")
         database.execute("UPDATE attempts SET settled = 0")
         database.commit()
     (begun.root / "results.tsv").unlink()

@@ -35,7 +35,10 @@ def test_piped_each_training_and_each_verdict_of_the_night_is_a_line_in_the_reco
     last = sorted((attempt.decisions[-1].id, attempt.decisions[-1].at, attempt.number) for attempt in RECORD.attempts)
     assert verdicts == [(at[11:16], str(number)) for _, at, number in last]
     assert "11:18 · #0 baseline · training, seed 0\n" in done.stdout
-    assert len(re.findall(r"· gpu \d · #12 .* · training, seed 100\d of dawn$", done.stdout, re.MULTILINE)) == 4
+    assert (
+        len(re.findall(r"· gpu \d · #12 .* · training, seed 100\d of the confirmation$", done.stdout, re.MULTILINE))
+        == 4
+    )
     assert all(words in done.stdout for words in END)
 
 
@@ -70,7 +73,7 @@ def test_ctrl_c_ends_it_quietly(clone):
 
 
 def test_what_cannot_be_drawn_is_one_sentence(clone):
-    assert "there is no night six here; there are: " in refused(clone.nightshift("replay", "six"))
+    assert "no night six is here; known nights: " in refused(clone.nightshift("replay", "six"))
     file = clone.root / "experiments" / "shipped" / "five" / "attempts.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for fact, time in (("started", "at dusk"), ("at", "2026-11-26"), ("began", "2026-11-26T11:18:58")):

@@ -51,8 +51,8 @@ def test_the_tag_in_a_journal_of_a_clone_leads_no_page_out_of_its_folder(nights)
     shutil.copytree(nights.folder("u"), nights.folder("w"))
     with closing(sqlite3.connect(nights.folder("w") / "journal.sqlite")) as journal, journal:
         journal.execute("UPDATE night SET value = '../../..' WHERE fact = 'tag'")
-    looks = ("report w", "results w", "export jsonl w", "show w:0", "status w")
-    for words in (*looks, "run --tag w", "confirm w", "pack w"):
+    reads = ("report w", "results w", "export jsonl w", "show w:0", "status w")
+    for words in (*reads, "run --tag w", "confirm w", "pack w"):
         assert "is of another night, '../../..'; move its folder" in refused(nights.nightshift(*words.split()))
     assert not (nights.root.parent / "report.html").exists()
     shutil.rmtree(nights.folder("w"))

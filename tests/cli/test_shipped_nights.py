@@ -15,7 +15,7 @@ from samples import FOUND, NIGHT
 from serving import GrowingNight
 
 from agent.cli.main import COMMANDS
-from agent.experiment import Dawn, Status
+from agent.experiment import Confirmation, Status
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.view.page import gather, page
@@ -26,7 +26,7 @@ BASELINE, BEST = unigram(SHARPNESS=1.0), unigram(SHARPNESS=3.0)
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
-    """A clone with the records of t, which dawn has confirmed, and of u, which has no dawn; v is in results.tsv."""
+    """A clone with the records of t, which is confirmed, and of u, which has no confirmation; v is in results.tsv."""
     folder = tmp_path_factory.mktemp("shipped")
     owner = Grounds(make_repository(folder / "user", BASELINE))
     place = Place.of(owner.root / "train_mlx.py")
@@ -37,12 +37,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
             growing.add("worse", 1.6)
             growing.add("better", 1.4, Status.KEEP)
             if tag == "t":
-                found = replace(FOUND, champion=2, script=2, edits=(), dropping=None)
-                journal.put_dawn(Dawn(1, 2, 4, NIGHT.started, NIGHT.started, found))
+                found = replace(FOUND, best=2, script=2, edits=(), dropping=None)
+                journal.put_confirmation(Confirmation(1, 2, 4, NIGHT.started, NIGHT.started, found))
         assert owner.nightshift("export", "record", tag).returncode == 0
         assert owner.nightshift("results", tag).returncode == 0
-    ledger = owner.root / "results.tsv"
-    ledger.write_text(ledger.read_text() + ledger.read_text().splitlines()[1].replace("\tt\t", "\tv\t") + "\n")
+    results = owner.root / "results.tsv"
+    results.write_text(results.read_text() + results.read_text().splitlines()[1].replace("\tt\t", "\tv\t") + "\n")
     owner.git("add", "-f", "experiments/shipped", "results.tsv")
     owner.git("commit", "-q", "-m", "records")
     git(folder, "clone", "-q", "--no-local", "--single-branch", str(owner.root), "clone")
@@ -82,7 +82,7 @@ def test_its_edit_and_both_scripts_are_shown_and_the_edit_is_a_patch(here, tmp_p
     assert "+SHARPNESS = 3.0" in here.nightshift("show", "t:0", "u:2", "--diff").stdout
 
 
-def test_what_its_dawn_has_found_and_where_it_stands_are_read_from_the_record(here):
+def test_what_its_confirmation_has_found_and_where_it_stands_are_read_from_the_record(here):
     found = here.nightshift("confirm", "t", "--show")
     assert "the confirmed script, #2, is on branch experiments/30s-t-confirmed where it ran" in found.stdout
     status = here.nightshift("status", "t").stdout
@@ -108,7 +108,7 @@ def test_without_the_text_that_the_edit_is_about_the_edit_is_still_shown(here, t
 
 
 def test_an_edit_that_does_not_lead_to_the_named_text_is_not_taken(here):
-    edit = here.root / "experiments" / "shipped" / "t" / "champion.diff"
+    edit = here.root / "experiments" / "shipped" / "t" / "best.diff"
     edit.write_text(edit.read_text().replace("+SHARPNESS = 3.0", "+SHARPNESS = 4.0"))
     refused(here.nightshift("take", "t"))
     assert script(here) == BASELINE

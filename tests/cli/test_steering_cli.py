@@ -29,9 +29,9 @@ def test_a_queued_edit_is_tried_by_the_next_night_and_an_agent_reads_the_note(gr
     assert "night t goes on with --proposer command (it was --proposer queue)" in said
 
     edit, told = (attempt.proposal for attempt in grounds.attempts("t")[1:])
-    assert (edit.title, edit.hypothesis, edit.source) == ("sharper", "The counts are large.", "queue: 0001")
+    assert (edit.title, edit.hypothesis, edit.proposer) == ("sharper", "The counts are large.", "queue: 0001")
     assert (edit.script, told.title) == (unigram(SHARPNESS=0.9), "as told")
     assert told.script.endswith('TOLD = "- leave the smoothing alone"\n')
     status = grounds.nightshift("status", "t").stdout.partition("next:\n")[0].splitlines()
-    assert [line.split()[:2] for line in status[-3:]] == [["source", "attempts"], ["queue", "1"], ["command", "1"]]
+    assert [line.split()[:2] for line in status[-3:]] == [["proposer", "attempts"], ["queue", "1"], ["command", "1"]]
     assert [line for line in said.splitlines() if line in status] == status  # the end of a run says the same

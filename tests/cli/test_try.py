@@ -68,7 +68,7 @@ def test_the_first_try_is_measured_against_the_committed_script(tried):
     assert (kept["parent"], kept["merged_onto"]) == (0, None)
     first, edited = (attempt.proposal for attempt in tried.attempts("t")[:2])
     assert first.script == COMMITTED
-    assert (edited.title, edited.hypothesis, edited.source) == ("sharper", "The counts are large.", "queue: 0001")
+    assert (edited.title, edited.hypothesis, edited.proposer) == ("sharper", "The counts are large.", "queue: 0001")
     assert edited.script == unigram(SHARPNESS=0.9)
     assert (tried.root / "train_mlx.py").read_text() == unigram(SHARPNESS=0.7)
 
@@ -110,7 +110,7 @@ def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tr
     assert tried.git("status", "--porcelain", "experiments") == ""  # the queue is none of the repository's files
 
 
-def test_words_that_scoring_wrote_reach_no_author(grounds):
+def test_words_that_scoring_wrote_reach_no_proposer(grounds):
     leaks = "    raise RuntimeError('the held' + '-out text')\n    return Unigram(mx.load"
     edit(grounds, unigram(SHARPNESS=0.9).replace("    return Unigram(mx.load", leaks))
     done = grounds.nightshift("try", "-m", "tells", *QUICK, "--json")

@@ -1,4 +1,4 @@
-"""What the author of an edit is told: why, where to read on, and what to do next."""
+"""What the proposer of an edit is told: why, where to read on, and what to do next."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_the_next_step_is_told_whatever_was_decided():
     assert "your edit merged onto attempt 1, is the best script now: take it" in verdict_on(best, merged_onto=1).next
 
 
-def test_the_commands_after_a_verdict_are_those_that_its_author_wants_then(tmp_path):
+def test_the_commands_after_a_verdict_are_those_that_its_proposer_wants_then(tmp_path):
     rest = ["show t:2", "results t"]
     log = tmp_path / "runs" / "0002" / "seed0" / "log.txt"
     log.parent.mkdir(parents=True)

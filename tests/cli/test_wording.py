@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from nights import Grounds, make_repository, unigram
 from queued import write_idea
-from samples import record_crew, record_night
+from samples import record_night, record_workers
 
 from agent.experiment import Doing
 from agent.night.limits import Limits
@@ -40,7 +40,7 @@ ASKED = {
         "stop --now",
     ),
 }
-CREW = {"gpu 10": Doing.AUDITING, "gpu 2": Doing.TRAINING, "gpu 3": Doing.DRY_RUN}
+WORKERS = {"gpu 10": Doing.AUDITING, "gpu 2": Doing.TRAINING, "gpu 3": Doing.DRY_RUN}
 VARIES = {
     r"2026-(?!01-0)\d\d-\d\d \d\d:\d\d:\d\d": "TIME",
     r" +(size|\d+\.\d kB)": r"  SIZE",
@@ -54,12 +54,12 @@ def grounds(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
     grounds = Grounds(make_repository(tmp_path_factory.mktemp("wording") / "user", unigram()))
     place = Place.of(grounds.root / "train_mlx.py")
     record_night(place)
-    record_crew(place, CREW, "u")
+    record_workers(place, WORKERS, "u")
     boosted = unigram().replace("SMOOTHING =", "BOOST = 1.5  # of the logits  [1.0, 2.0]\nSMOOTHING =")
     write_idea(grounds.root / "ideas", "boost", unigram(), boosted, Title="Boost the logits", Group="architecture")
     write_idea(grounds.root / "ideas", "elsewhere", "x = 1\ny = 2\n", "x = 1\ny = 3\n", Title="Edit something else")
     (grounds.root / "ideas" / "broken.patch").write_text("Title: nothing\n")
-    grounds.nightshift("results")  # a night that runs writes its ledger itself
+    grounds.nightshift("results")  # a night that runs writes its results itself
     return grounds
 
 

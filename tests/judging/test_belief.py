@@ -65,11 +65,11 @@ def believed(*nodes: Node) -> Belief:
     return Belief.of(Lattice.of(nodes, 1.0), PRIOR)
 
 
-def test_a_sources_record_is_part_of_the_prior_of_its_next_edit():
-    gains, harms = ([Node(0, (score,), source=source)] * 20 for score, source in ((3.0, "good"), (-3.0, "poor")))
+def test_a_proposers_record_is_part_of_the_prior_of_its_next_edit():
+    gains, harms = ([Node(0, (score,), proposer=proposer)] * 20 for score, proposer in ((3.0, "good"), (-3.0, "poor")))
     nodes = Node(0, (0.0, 0.3, -0.3)), *gains, *harms
-    sources = "poor", "new", "good"
-    sure = [learn((*nodes, Node(0, (1.0,), source=source))).effect(len(nodes)).sure for source in sources]
+    proposers = "poor", "new", "good"
+    sure = [learn((*nodes, Node(0, (1.0,), proposer=proposer))).effect(len(nodes)).sure for proposer in proposers]
     assert sure[0] + 0.05 < sure[1] < sure[2] - 0.05
 
 

@@ -48,7 +48,7 @@ def test_where_losses_say_nothing_about_scores_nothing_is_stopped():
 
 
 def test_an_edit_as_good_as_the_incumbent_is_hardly_ever_stopped():
-    """One in a hundred is what the rule allows itself, all looks together; scores and losses both are noisy here."""
+    """One in a hundred is what the rule allows itself, all checks together; scores and losses both are noisy here."""
     rng, killed, nights = np.random.default_rng(0), 0, 150
     for _ in range(nights):
         runs = [finished(1.8 + 0.01 * rng.random() ** 2, above=0.01 * rng.standard_normal()) for _ in range(12)]

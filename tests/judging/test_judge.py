@@ -134,15 +134,15 @@ def test_strict_keeps_after_three_runs_at_the_earliest_and_asks_while_there_is_h
     assert Strict().judge(candidate(1, *scores), (baseline,)).status is status
 
 
-# ---- dawn ------------------------------------------------------------------------------------------------------------
+# ---- the confirmation ------------------------------------------------------------------------------------------------
 
 
-def test_what_dawn_measures_is_not_for_the_night_to_judge_by():
-    """Neither its verdicts, nor its noise, nor what its sources have earned, nor what an attempt took."""
+def test_what_the_confirmation_measures_is_not_for_the_night_to_judge_by():
+    """Neither its verdicts, nor its noise, nor what its proposers have earned, nor what an attempt took."""
     history = kept_by_luck(children=0.0)
-    at_dawn = tuple(scored_run(1000 + k, 1.2 + 0.01 * k, dawn=1, holdout=1.3) for k in range(4))
-    seen = [dataclasses.replace(attempt, runs=(*attempt.runs, *at_dawn)) for attempt in history]
-    seen.append(scored_attempt(len(seen), parent=1, without=(1,), dawn=(1.2, 1.3), kind=Kind.QUESTION))
+    confirming = tuple(scored_run(1000 + k, 1.2 + 0.01 * k, confirmation=1, holdout=1.3) for k in range(4))
+    seen = [dataclasses.replace(attempt, runs=(*attempt.runs, *confirming)) for attempt in history]
+    seen.append(scored_attempt(len(seen), parent=1, without=(1,), confirmation=(1.2, 1.3), kind=Kind.QUESTION))
     tried = candidate(len(seen), 1.39, 1.41)
     for judge in (Balanced(), Strict(), Greedy()):
         assert judge.review(seen) == judge.review(history)

@@ -1,4 +1,4 @@
-"""What a driver or a full machine says of itself, which makes a run void."""
+"""What a driver or a full machine says of itself, which makes a run invalid."""
 
 import pytest
 

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 import pytest
 from commands import refused
-from nights import terms_of
+from nights import named_options
 from samples import NIGHT
 
 from agent.errors import NightError
 from agent.experiment import Attempt, Decision, History, Kind
 from agent.judging.judges import JUDGES, Judge, choose_judge
 from agent.records.journal import Journal
-from agent.records.terms import opened, resumed
+from agent.records.options import opened, resumed
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ def table(monkeypatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def test_its_name_in_one_table_is_all_that_options_and_journals_need(tmp_path, table):
-    terms = opened(terms_of("--judge", "lenient"))
-    assert choose_judge(terms.judge) == Lenient()
-    with Journal.create(tmp_path / "journal.sqlite", replace(NIGHT, terms=terms)):
+    options = opened(named_options("--judge", "lenient"))
+    assert choose_judge(options.judge) == Lenient()
+    with Journal.create(tmp_path / "journal.sqlite", replace(NIGHT, options=options)):
         pass
     table.undo()
     with Journal.read(tmp_path / "journal.sqlite") as journal:
-        assert journal.night().terms == terms
+        assert journal.night().options == options
     with pytest.raises(NightError, match="there is no judge lenient here; choose from balanced, greedy, strict"):
-        resumed("t", terms, {})
+        resumed("t", options, {})
 
 
 @pytest.mark.slow

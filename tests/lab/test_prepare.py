@@ -116,7 +116,7 @@ def test_a_damaged_file_is_named_and_then_rebuilt(small, prepare_again, name, da
     damage(small / name)
     with pytest.raises(DataError, match=rf"{re.escape(name)} is damaged.* run python prepare\.py --dataset"):
         load_data(small)
-    (small / "holdout.tokens.npy").unlink()  # a training box lacks this file as well
+    (small / "holdout.tokens.npy").unlink()  # a training sandbox lacks this file as well
     assert contents(prepare_again()) == before
 
 
@@ -133,7 +133,7 @@ def test_a_changed_text_becomes_a_corpus_beside_the_old_one_which_a_night_may_be
     assert contents(small) == before
 
 
-def test_a_training_box_without_held_out_arrays_still_trains(small):
+def test_a_training_sandbox_without_held_out_arrays_still_trains(small):
     for path in [*small.glob("validation.*"), *small.glob("holdout.*"), small / "tokenizer.tiktoken"]:
         path.unlink()
     data = load_data(small)

@@ -10,7 +10,7 @@ import pytest
 from commands import refused
 from nights import Grounds
 
-from agent.experiment import Dawn, Findings, Interval, Proposal
+from agent.experiment import Confirmation, Findings, Interval, Proposal
 from agent.model import weights_of
 from agent.model.folder import model_card
 from agent.records.journal import Journal
@@ -21,7 +21,7 @@ BEST = 2
 
 @pytest.fixture
 def night(trained_night: Path, tmp_path: Path) -> Grounds:
-    """A copy of a night of four attempts, to be spoilt."""
+    """A copy of a night of four attempts, to be damaged."""
     return Grounds(Path(shutil.copytree(trained_night, tmp_path / "user")))
 
 
@@ -55,15 +55,15 @@ def test_the_best_script_is_the_one_that_was_kept_last(night):
     facts = facts_of_best(night)
     best = night.attempts("t")[BEST].val_bpb
     assert (facts["attempt"]["number"], facts["measured"]["val_bpb"]) == (BEST, best)
-    assert (facts["dawn"], facts["weights"]) == (None, str(weights(night, BEST)))
+    assert (facts["confirmation"], facts["weights"]) == (None, str(weights(night, BEST)))
 
 
-def test_or_the_one_that_dawn_confirmed_without_its_passengers_and_its_honest_gain_is_told(night):
+def test_or_the_one_that_was_confirmed_without_the_edits_that_have_no_effect_and_its_honest_gain_is_told(night):
     findings = Findings(BEST, 0, 0.2, 0.2, Interval(0.1, 0.05, 0.15), None, (), (1, BEST), None, None)
     with Journal.resume(night.folder("t") / "journal.sqlite") as journal:
-        journal.put_dawn(Dawn(1, BEST, 4, "2026-01-02T03:04:05Z", findings=findings))
+        journal.put_confirmation(Confirmation(1, BEST, 4, "2026-01-02T03:04:05Z", findings=findings))
     assert facts_of_best(night)["attempt"]["number"] == 0
-    assert "at dawn     +0.100000 [+0.050000, +0.150000] for #2" in night.nightshift("show", "best").stdout
+    assert "confirmation  +0.100000 [+0.050000, +0.150000] for #2" in night.nightshift("show", "best").stdout
 
 
 # ---- the model's folder ----------------------------------------------------------------------------------------------

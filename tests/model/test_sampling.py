@@ -15,7 +15,7 @@ from samples import NIGHT
 
 import prepare
 from agent.errors import MachineError
-from agent.experiment import Night, Terms
+from agent.experiment import Night, Options
 from agent.model.sampler import continuation
 from agent.model.sampling import sample
 from agent.runs.fixed import lay_out_fixed
@@ -40,7 +40,7 @@ def bench(tmp_path: Path, tiny_data: Path, own_cache: None) -> Bench:
     lay_out_fixed(PROJECT, fixed_files(PROJECT, unigram()), folder / "fixed")
     size = prepare.load_data(tiny_data, verify=False).vocab_size
     mx.save_safetensors(str(folder / "model.safetensors"), {"logits": mx.zeros(size)})
-    return Bench(dataclasses.replace(NIGHT, data=str(tiny_data), terms=Terms(sandbox="off")), folder)
+    return Bench(dataclasses.replace(NIGHT, data=str(tiny_data), options=Options(sandbox="off")), folder)
 
 
 def with_model(body: str) -> str:
@@ -119,13 +119,13 @@ def test_the_script_sees_neither_the_repository_nor_the_network(bench):
     usable(bubblewrap())
     secret = str(bench.folder.parents[2] / "secret")
     Path(secret).write_text("secret")
-    looks = f"""import socket
+    probes = f"""import socket
         try:
             free = Path({secret!r}).exists() or socket.create_connection(("192.0.2.1", 9), 1)
         except OSError:
             free = False
         return 100 * mx.eye(table.size)[mx.full(tokens.shape, ord("y" if free else "n"))]"""
-    assert bench.sample("x", with_model(looks)) == "yyyyy"
-    terms = Terms(sandbox="require")
-    bench = dataclasses.replace(bench, night=dataclasses.replace(bench.night, terms=terms))
-    assert bench.sample("x", with_model(looks)) == "nnnnn"
+    assert bench.sample("x", with_model(probes)) == "yyyyy"
+    options = Options(sandbox="require")
+    bench = dataclasses.replace(bench, night=dataclasses.replace(bench.night, options=options))
+    assert bench.sample("x", with_model(probes)) == "nnnnn"

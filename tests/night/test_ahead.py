@@ -5,15 +5,15 @@ import threading
 
 import pytest
 from nights import Quiet, scripted_context, unigram
-from sources import LATE_S
+from proposing import LATE_S
 
 from agent.experiment import LOCAL, Attempt, Proposal
 from agent.night.limits import Limits
 from agent.night.loop import run_night
-from agent.proposers.source import Briefing, Source
+from agent.proposers.proposer import Briefing, Proposer
 
 
-class Costly(Source):
+class Costly(Proposer):
     """Says when it was asked for attempt 2."""
 
     name, costs = "llm", True
@@ -21,7 +21,7 @@ class Costly(Source):
     def __init__(self) -> None:
         self.was_asked_for_2, self.briefings = threading.Event(), list[Briefing]()
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         self.briefings.append(briefing)
         if briefing.number == 2:
             self.was_asked_for_2.set()
@@ -31,23 +31,23 @@ class Costly(Source):
 class Patient(Quiet):
     """Lets attempt 1 be scored once attempt 2 was asked for."""
 
-    def __init__(self, source: Costly) -> None:
+    def __init__(self, proposer: Costly) -> None:
         super().__init__()
-        self.source = source
+        self.proposer = proposer
 
     def scoring_began(self, attempt: Attempt, worker: str = LOCAL) -> None:
         if attempt.number == 1:
-            assert self.source.was_asked_for_2.wait(LATE_S)
+            assert self.proposer.was_asked_for_2.wait(LATE_S)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_the_next_idea_is_made_while_the_current_one_trains(grounds):
-    source = Costly()
+    proposer = Costly()
     with scripted_context(grounds.root, "t", []) as context:
-        own = {"sources": [source], "watcher": Patient(source), "limits": Limits(experiments=2)}
+        own = {"proposers": [proposer], "watcher": Patient(proposer), "limits": Limits(experiments=2)}
         run_night(dataclasses.replace(context, **own))
-    assert [briefing.number for briefing in source.briefings] == [1, 2]
-    in_flight = source.briefings[1].history[1]
+    assert [briefing.number for briefing in proposer.briefings] == [1, 2]
+    in_flight = proposer.briefings[1].history[1]
     assert (in_flight.done_runs, in_flight.decision) == ((), None)
     assert len(grounds.attempts("t")) == 3

@@ -12,7 +12,7 @@ from agent.experiment import Attempt, Ending, Status
 from agent.night.loop import run_night
 from agent.night.state import NightContext
 from agent.sandbox import process
-from agent.sandbox.keeper import GB
+from agent.sandbox.supervisor import GB
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def doubts(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterato
 # ---- done over -------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_during_which_the_machine_slept_is_void_and_done_again(doubts):
+def test_a_run_during_which_the_machine_slept_is_invalid_and_repeated(doubts):
     assert [run.ending for run in doubts[0].runs] == [Ending.SLEPT, Ending.FINISHED]
     assert [run.seed for run in doubts[0].runs] == [0, 0]
     assert (doubts[0].status, len(doubts[0].done_runs)) == (Status.KEEP, 1)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-from agent.experiment import Attempt, Ending, Lease, Proposal, Run
-from agent.night.dawn import confirm_night
+from agent.experiment import Attempt, DeviceSlot, Ending, Proposal, Run
+from agent.night.confirmation import confirm_night
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN
 from agent.night.loop import run_night
-from agent.night.plan import Begin, Flight, Plan
+from agent.night.plan import Begin, InFlight, Plan
 from agent.night.state import NightContext
 from agent.pools.pool import Ended, LocalPool
 from agent.runs.jobs import AuditRun
@@ -52,7 +52,7 @@ class Careless(LocalPool):
 
 
 def with_workers(context: NightContext, watcher: Quiet) -> NightContext:
-    pool = Careless([dataclasses.replace(context.runner, lease=Lease(name)) for name in WORKERS])
+    pool = Careless([dataclasses.replace(context.runner, slot=DeviceSlot(name)) for name in WORKERS])
     return dataclasses.replace(context, watcher=watcher, pool=pool)
 
 
@@ -95,11 +95,11 @@ def test_no_run_begins_after_the_hours_or_a_wish_to_end(grounds):
     grounds.try_scripts("t", [])
     with scripted_context(grounds.root, "t", []) as context:
         context.state().enter(0, Proposal.of(unigram(SHARPNESS=0.8), "an edit", "", "you"))
-        flight, late = Flight(LocalPool([context.runner])), dataclasses.replace(context, limits=Limits(hours=1e-6))
-        assert isinstance(Plan(context.state(), flight).next_step(), Begin)
-        assert Plan(late.state(), flight).next_step() is None
+        in_flight, late = InFlight(LocalPool([context.runner])), dataclasses.replace(context, limits=Limits(hours=1e-6))
+        assert isinstance(Plan(context.state(), in_flight).next_step(), Begin)
+        assert Plan(late.state(), in_flight).next_step() is None
         context.stop.wish(AFTER_RUN)
-        assert Plan(context.state(), flight).next_step() is None
+        assert Plan(context.state(), in_flight).next_step() is None
 
 
 def test_an_audit_whose_worker_is_lost_is_done_again_and_the_run_counts(parallel):
@@ -118,11 +118,11 @@ def test_the_first_script_runs_alone_and_then_beside_itself_on_all_workers(paral
 
 
 @pytest.mark.slow
-def test_dawn_keeps_all_workers_busy_and_makes_as_many_runs_as_it_was_given(grounds):
+def test_the_confirmation_keeps_all_workers_busy_and_makes_as_many_runs_as_it_was_given(grounds):
     grounds.try_scripts("t", [unigram(SHARPNESS=0.8)])
     with scripted_context(grounds.root, "t", []) as context:
         assert confirm_night(with_workers(context, Watching()), 4) is not None
     first, edit = grounds.attempts("t")
-    assert [[run.seed for run in attempt.dawn_runs()] for attempt in (first, edit)] == [[1000, 1001]] * 2
-    assert overlap(first.dawn_runs()[0], edit.dawn_runs()[0])
-    assert all(run.holdout is not None and run.holdout.audit is not None for run in edit.dawn_runs())
+    assert [[run.seed for run in attempt.confirmation_runs()] for attempt in (first, edit)] == [[1000, 1001]] * 2
+    assert overlap(first.confirmation_runs()[0], edit.confirmation_runs()[0])
+    assert all(run.holdout is not None and run.holdout.audit is not None for run in edit.confirmation_runs())

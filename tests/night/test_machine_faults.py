@@ -24,7 +24,7 @@ def needs(file: Path, **dials: object) -> str:
     return unigram(**dials).replace(LOADS, f"    assert Path({str(file)!r}).exists(), 'the device is lost'\n{LOADS}")
 
 
-def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes_on(grounds, tmp_path, monkeypatch):
+def test_crashes_on_a_broken_machine_are_invalid_and_repeated_when_the_night_goes_on(grounds, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "CRASHES_IN_A_ROW", 1)
     device = tmp_path / "device"
     device.touch()
@@ -38,8 +38,8 @@ def test_crashes_on_a_broken_machine_are_void_and_done_again_when_the_night_goes
     )
     assert watcher.sentences[-1] == "the crashes of #1 do not count and are done again"
     assert [row["attempt"] for row in grounds.rows()] == ["0"]
-    voided = grounds.attempts("t")[1:]
-    assert [(attempt.status, attempt.settled, attempt.runs[0].ending) for attempt in voided] == [
+    invalidated = grounds.attempts("t")[1:]
+    assert [(attempt.status, attempt.settled, attempt.runs[0].ending) for attempt in invalidated] == [
         (None, False, Ending.BROKEN)
     ] * 2
     device.touch()
@@ -83,6 +83,6 @@ def test_a_script_that_hides_what_it_takes_of_the_disk_is_blamed_the_second_time
             limits = dataclasses.replace(context.runner.resource_limits, spare_disk_bytes=spare)
             run_night(with_limits(context, limits))
         attempts = grounds.attempts("t")
-    assert [run.ending for run in attempts[1].runs] == [Ending.SPOILT, Ending.EXCEEDED]
+    assert [run.ending for run in attempts[1].runs] == [Ending.INVALID, Ending.EXCEEDED]
     assert attempts[1].words.startswith("disk full: ")
     assert [attempt.kind for attempt in attempts] == [Kind.BASELINE, Kind.CRASHED, Kind.KEPT]

@@ -76,7 +76,7 @@ def test_what_was_overtaken_is_due_until_another_attempt_merges_it(night):
     made = state.attempts[3]
     assert (made.parent, made.decision, made.proposal.merges) == (1, None, 2)
     assert made.proposal.script == unigram(SHARPNESS=0.9, SMOOTHING=0.5)
-    assert (made.proposal.title, made.proposal.source) == ("a finer count, merged", "search")
+    assert (made.proposal.title, made.proposal.proposer) == ("a finer count, merged", "search")
     assert made.proposal.hypothesis == "Makes the edit of #2, better than #0, in #1.\n\nIt learns more."
 
 

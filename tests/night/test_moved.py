@@ -13,7 +13,7 @@ from nights import Grounds, Quiet, scripted_context, unigram
 
 from agent.errors import MachineError
 from agent.experiment import Kind
-from agent.night.dawn import confirm_night
+from agent.night.confirmation import confirm_night
 from agent.night.lock import AFTER_RUN
 from agent.night.loop import run_night
 from agent.night.state import NightContext
@@ -57,7 +57,7 @@ def test_attempt_0_compiles_before_the_first_run_and_once_without_a_trace_in_the
     assert moved.attempts("t")[0] == first
 
 
-def test_dawn_does_so_too(moved):
+def test_the_confirmation_does_so_too(moved):
     with elsewhere(moved, []) as (context, _):
         confirm_night(context, 0)
         assert context.runner.is_warm

@@ -65,7 +65,7 @@ def test_every_attempt_stays_a_ref_whose_commit_holds_the_script_alone(after_a_n
         assert grounds.git("diff-tree", "--no-commit-id", "-r", "--name-only", ref) == "train_mlx.py"
         assert grounds.git("show", f"{ref}:train_mlx.py") == attempt.proposal.script.strip()
         message = grounds.git("log", "-1", "--format=%B", ref)
-        assert message.startswith(f"script {attempt.number}\n\nIt might be better.\n\nSource: scripted")
+        assert message.startswith(f"script {attempt.number}\n\nIt might be better.\n\nProposer: scripted")
 
 
 def test_the_users_tree_index_and_head_are_untouched(after_a_night):
@@ -103,15 +103,15 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
 
 def test_a_night_that_goes_on_with_nothing_left_to_decide_puts_its_lost_rows_back(grounds):
     grounds.try_scripts("t", [])
-    rows, ledger = grounds.rows(), grounds.root / "results.tsv"
-    ledger.write_text(ledger.read_text().splitlines()[0] + "\n")
+    rows, results = grounds.rows(), grounds.root / "results.tsv"
+    results.write_text(results.read_text().splitlines()[0] + "\n")
     grounds.try_scripts("t", [])
     assert grounds.rows() == rows
 
 
 @pytest.mark.parametrize("script", ["def main(): ...\n", f"import torch\n{BETTER}"])
 def test_a_proposal_that_breaks_the_contract_costs_no_run(grounds, monkeypatch, script):
-    monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
+    monkeypatch.setattr("agent.night.proposals.WAITS_S", ())
     grounds.try_scripts("t", [script])
     assert len(grounds.attempts("t")) == 1
 
@@ -168,7 +168,7 @@ class Sweeper(Quiet):
 
 
 @pytest.mark.slow
-def test_a_night_whose_journal_is_swept_away_ends_with_every_row_in_the_ledger(grounds):
+def test_a_night_whose_journal_is_swept_away_ends_with_every_row_in_the_results(grounds):
     with scripted_context(grounds.root, "t", [BETTER, WORSE, unigram(SHARPNESS=0.3)]) as context:
         watcher = Sweeper()
         watcher.root = grounds.root
@@ -220,5 +220,5 @@ def test_a_script_that_takes_the_machine_down_twice_is_not_tried_again(grounds, 
             context.journal.mark_lost_runs()
     grounds.try_scripts("t", [])
     last = grounds.attempts("t")[1]
-    assert [run.ending for run in last.runs] == [Ending.SPOILT, Ending.CRASHED]
+    assert [run.ending for run in last.runs] == [Ending.INVALID, Ending.CRASHED]
     assert (last.status, last.decision.reason) == (Status.CRASH, "ended by a signal: the machine went down during it")

@@ -27,16 +27,16 @@ def began(hours: float, ago_s: float, **options: int) -> Limits:
 # ---- what is expected ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_expected_to_take_what_the_longest_took_and_one_at_dawn_a_second_scoring_more():
+def test_a_run_is_expected_to_take_what_the_longest_took_and_one_of_the_confirmation_a_second_scoring_more():
     runs = (
         Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0, 20.0)),
         Run(1, Ending.FINISHED, 0, 310.0, None, "", Score(1.0, 25.0), holdout=Score(1.1, 30.0)),
         Run(2, Ending.HOPELESS, None, 130.0, None, ""),  # stopped early: with it, the mean would be too short
-        Run(3, Ending.SPOILT, None, 900.0, None, ""),  # void
+        Run(3, Ending.INVALID, None, 900.0, None, ""),  # invalid
     )
     first = dataclasses.replace(BASELINE, runs=runs)
     pace = Pace.of([first], [], 300.0)
-    assert (pace.run_s, pace.dawn_run_s) == (310 + 25, 310 + 25 + 30)
+    assert (pace.run_s, pace.confirmation_run_s) == (310 + 25, 310 + 25 + 30)
 
 
 def spent(wall_s: float, began: str, ending: Ending = Ending.FINISHED) -> Run:
@@ -71,20 +71,21 @@ def test_a_night_that_goes_on_expects_what_its_runs_take_now_and_no_dry_run_that
 
 def test_a_night_with_several_workers_promises_only_whole_runs_of_each():
     pace = Pace(run_s=317.0, workers=4)
-    assert began(1.0, ago_s=3600 - 630, dawn_runs=0).pace_words(pace).endswith(" and time for about 4")
+    assert began(1.0, ago_s=3600 - 630, confirmation_runs=0).pace_words(pace).endswith(" and time for about 4")
 
 
 # ---- what is begun ---------------------------------------------------------------------------------------------------
 
 
-def test_an_idea_needs_the_time_of_asking_and_running_and_of_dawn():
+def test_an_idea_needs_the_time_of_asking_and_running_and_of_the_confirmation():
     pace = Pace(run_s=100.0)
-    assert not began(0.25, ago_s=900 - 260).reached(2, pace, 50.0)  # a run, one at dawn, 50 s before, 10 s to spare
+    # a run, one of the confirmation, 50 s before, 10 s to spare
+    assert not began(0.25, ago_s=900 - 260).reached(2, pace, 50.0)
     assert began(0.25, ago_s=900 - 240).reached(2, pace, 50.0)
-    assert not began(0.25, ago_s=900 - 160, dawn_runs=0).reached(2, pace, 50.0)
+    assert not began(0.25, ago_s=900 - 160, confirmation_runs=0).reached(2, pace, 50.0)
 
 
-def test_a_further_run_needs_its_time_and_that_of_dawn_which_calibration_does_not_wait_for():
+def test_a_further_run_needs_its_time_and_that_of_the_confirmation_which_calibration_does_not_wait_for():
     pace = Pace(run_s=100.0, asking_s=600.0)
     limits = began(0.25, ago_s=900 - 150)
     assert (limits.allows_run(0, pace), limits.allows_run(1, pace)) == (True, False)
@@ -143,19 +144,20 @@ def test_the_hours_go_on_while_the_machine_sleeps_and_whatever_the_clock_of_the_
         assert night.is_over(pace)
 
 
-# ---- what is kept for dawn -------------------------------------------------------------------------------------------
+# ---- what is kept for the confirmation -------------------------------------------------------------------------------
 
 
-def test_hours_keep_an_eighth_for_dawn():
+def test_hours_keep_an_eighth_for_the_confirmation():
     history = [scored_attempt(0, 1.0, 1.0, status=Status.KEEP)]  # a run: 1 s of training and 1 s of scoring
     limits, pace = Limits(hours=160 / 3600), Pace.of(history, [], 1.0)
-    assert limits.runs_at_dawn(pace) == 6  # runs of 3 s
+    assert limits.reserved_runs(pace) == 6  # runs of 3 s
     assert not limits.reached(0, pace, 0.0)
-    later = Limits(hours=160 / 3600, began_s=limits.began_s - 141)  # 19 s are left, of which 18 s are dawn's
+    # 19 s are left, of which 18 s are the confirmation's
+    later = Limits(hours=160 / 3600, began_s=limits.began_s - 141)
     assert later.reached(0, pace, 0.0)
     assert not later.is_over(pace)
-    assert later.allows_dawn_run(pace)
+    assert later.allows_confirmation_run(pace)
     last = Limits(hours=160 / 3600, began_s=limits.began_s - 157.5)  # 2.5 s are left
     assert not last.is_over(pace)
-    assert not last.allows_dawn_run(pace)
+    assert not last.allows_confirmation_run(pace)
     assert Limits(hours=160 / 3600, began_s=limits.began_s - 159).is_over(pace)

@@ -1,4 +1,4 @@
-"""A night measures once where the time of a step goes, in a box without held-out text, and trusts no file of it."""
+"""A night measures once where the time of a step goes, in a sandbox without held-out text, and trusts no file of it."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from nights import PROJECT, SCRIPT, SCRIPTS, make_repository, scripted_context
 from agent.lab.kernels.device import kernel_device
 from agent.night.loop import run_night
 from agent.night.phases import FILE, PRICES, PROFILER, measure_phases, phases_of, prices_of, read_phases, read_prices
-from agent.proposers.source import Phase
+from agent.proposers.proposer import Phase
 from agent.script.dials import set_dials
 
 BUDGET_S = 600.0  # bigram.py ignores the budget; a tenth of this is enough on a busy machine
-LOOKS = """    import contextlib, os
+PROBES = """    import contextlib, os
 
     for name in ("validation.tokens.npy", "holdout.tokens.npy"):
         with contextlib.suppress(OSError), open(os.environ["NIGHTSHIFT_DATA"] + "/" + name):
@@ -29,7 +29,7 @@ LOOKS = """    import contextlib, os
 def test_a_night_measures_the_phases_once_and_says_them(tmp_path, own_cache):
     text = (SCRIPTS / "bigram.py").read_text()
     assert "    data = prepare" in text
-    root = make_repository(tmp_path / "user", text.replace("    data = prepare", LOOKS))
+    root = make_repository(tmp_path / "user", text.replace("    data = prepare", PROBES))
     with scripted_context(root, "t", [], budget_s=BUDGET_S, sandbox="auto") as context:
         context = replace(context, measures_phases=True)
         run_night(context)
@@ -59,7 +59,7 @@ GOOD = {"name": "optimizer", "ms": 3.0, "share": 0.25}
         json.dumps([GOOD] * 10_000),
     ],
 )
-def test_a_spoilt_file_holds_no_phases(tmp_path, text):
+def test_a_damaged_file_holds_no_phases(tmp_path, text):
     (tmp_path / FILE).write_text(json.dumps([GOOD]))
     assert phases_of(tmp_path) == (Phase("optimizer", 3.0, 0.25),)
     (tmp_path / FILE).write_text(text)

@@ -15,7 +15,7 @@ from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.night.plan import fallen_keeps
 from agent.night.state import NightContext
-from agent.proposers.source import Briefing, Source
+from agent.proposers.proposer import Briefing, Proposer
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -66,7 +66,7 @@ def test_a_revoked_keep_gives_its_place_back_to_its_parent(grounds):
     assert weights == ["0000", "0003"]
 
 
-class Sometimes(Source):
+class Sometimes(Proposer):
     """Has an idea when it is asked for the third time, and never after that."""
 
     name = "sometimes"
@@ -74,7 +74,7 @@ class Sometimes(Source):
     def __init__(self) -> None:
         self.asked = 0
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         self.asked += 1
         if self.asked != 3:
             raise NoIdea("the server is down")
@@ -83,17 +83,17 @@ class Sometimes(Source):
 
 @pytest.mark.slow
 def test_a_night_waits_for_ideas_but_not_for_ever(grounds, monkeypatch):
-    monkeypatch.setattr("agent.night.ideas.WAITS_S", (0.01, 0.02))
+    monkeypatch.setattr("agent.night.proposals.WAITS_S", (0.01, 0.02))
     sometimes = Sometimes()
-    context = night(grounds, [], Doubtful(), sources=[sometimes])
+    context = night(grounds, [], Doubtful(), proposers=[sometimes])
     assert [attempt.status for attempt in grounds.attempts("t")] == ["keep", "crash"]
     assert sometimes.asked == 3 + 3
-    assert "no source has an idea now; asking again in 0.02 s" in context.watcher.sentences
+    assert "no proposer has an idea now; asking again in 0.02 s" in context.watcher.sentences
 
 
 def test_a_keep_falls_with_a_later_run_or_its_audit_and_with_its_parent():
     history = [
-        scored_attempt(number, 1.0, dawn=(1.0,), status=Status.KEEP, parent=number - 1 if number else None)
+        scored_attempt(number, 1.0, confirmation=(1.0,), status=Status.KEEP, parent=number - 1 if number else None)
         for number in range(3)
     ]
     assert fallen_keeps(history) == {}

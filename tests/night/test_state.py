@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 from nights import SCRIPTS, scripted_context, unigram
 
-from agent.night.ideas import Ideas
 from agent.night.loop import at_work
 from agent.night.plan import Plan
+from agent.night.proposals import Proposals
 from agent.night.state import State
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -29,8 +29,8 @@ def test_after_every_step_the_state_is_what_the_journal_says_and_what_only_turns
     with scripted_context(grounds.root, "t", [turned, edit, DIVERGES]) as context:
         context = dataclasses.replace(context, dry_runs=True)
         state, steps = context.state(), 0
-        with at_work(state) as driver, Ideas(state) as driver.ideas:
-            plan = Plan(state, driver.flight)
+        with at_work(state) as driver, Proposals(state) as driver.proposals:
+            plan = Plan(state, driver.in_flight)
             while driver.take_a_step(plan):
                 steps += 1
                 assert facts(state) == facts(context.state())

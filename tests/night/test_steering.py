@@ -37,7 +37,7 @@ def test_long_notes_and_many_are_cut_to_what_a_prompt_can_hold(tmp_path):
     assert read_notes(tmp_path) == tuple(f"note {count}" for count in range(5, MAX_NOTES + 5))
 
 
-def test_a_line_torn_by_a_power_cut_spoils_none_but_itself(tmp_path):
+def test_a_line_torn_by_a_power_cut_damages_none_but_itself(tmp_path):
     add_note(tmp_path, "first", NOW)
     with (tmp_path / NOTES).open("a") as file:
         file.write('{"time": "2026-')

@@ -7,8 +7,8 @@ from samples import NIGHT
 
 from agent.runs.jobs import AuditRun, Measure, Trial
 from agent.runs.runner import Runner
-from agent.sandbox.box import Open
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.sandboxes import Open
+from agent.sandbox.supervisor import limits_of_machine
 
 STAYS = "import time\ntime.sleep(600)\n"
 TRIAL = Trial(attempt=0, script="first", allowance_s=10.0, scoring_s=10.0, steps=2)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from jobs import MEASURE, STAYS, runner_in
 
-from agent.experiment import Ending, Lease, Run
+from agent.experiment import DeviceSlot, Ending, Run
 from agent.pools.pool import Ended, LocalPool
 
 SOON_S = 30.0
@@ -20,7 +20,7 @@ ENDS = "print('done')\n"
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[LocalPool]:
     runner = runner_in(tmp_path / "nights" / "t")
-    with closing(LocalPool([replace(runner, lease=Lease(name)) for name in ("a", "b")])) as pool:
+    with closing(LocalPool([replace(runner, slot=DeviceSlot(name)) for name in ("a", "b")])) as pool:
         yield pool
 
 

@@ -18,7 +18,7 @@ import pytest
 from nights import Grounds, command, environment
 
 from agent.experiment import Attempt, Ending, Status
-from agent.pools.leases import cores_of_machine
+from agent.pools.device_slots import cores_of_machine
 
 pytest.importorskip("ray", reason="Ray comes with uv run --group proofs")
 pytestmark = [

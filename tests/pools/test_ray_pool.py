@@ -146,7 +146,7 @@ class Played(Cluster):
         self.cores_each = None
         self.content = Content("", "", "off")
 
-    def look_around(self) -> None:
+    def refresh_nodes(self) -> None:
         pass
 
     def call(self, node: ClusterNode, function: Callable[..., Any], *arguments: object, part: Any = None) -> Any:
@@ -219,10 +219,10 @@ def test_an_only_node_that_fails_three_times_in_a_row_ends_the_night_and_says_ho
 
 def test_a_job_whose_process_is_killed_is_done_again_once_and_then_counts(make):
     pool = make(a_node())
-    last_try = replace(MEASURE, may_be_void=False)
+    last_try = replace(MEASURE, may_be_repeated=False)
     (first,) = ended(pool, MEASURE, n1=Killed())
     (last,) = ended(pool, last_try, n1=Killed())
-    assert (first.result.ending, last.result.ending) == (Ending.SPOILT, Ending.EXCEEDED)
+    assert (first.result.ending, last.result.ending) == (Ending.INVALID, Ending.EXCEEDED)
     assert process_failure(last.result) == "its process was killed on n1, for the second time"
     (end,) = ended(pool, AUDIT, n1=[Killed(), Returned(PASSED)])
     assert end.result == PASSED

@@ -11,7 +11,7 @@ from samples import NIGHT
 from agent.errors import NoIdea
 from agent.experiment import Attempt, Status
 from agent.proposers.command import Command
-from agent.proposers.source import Briefing, Messages
+from agent.proposers.proposer import Briefing, Messages
 
 IDEA = "printf 'half the step size\\n\\nIt overshoots.\\n' > IDEA.md\n"
 EDITED = SCRIPT.replace("LR = 0.04", "LR = 0.02")
@@ -43,5 +43,5 @@ class Agent:
     def saw(self, briefing: Briefing) -> Path:
         """A copy of its clone."""
         with pytest.raises(NoIdea):
-            self.does(f"cp -R . '{self.folder}/seen'\n").ideas(briefing)
+            self.does(f"cp -R . '{self.folder}/seen'\n").proposals(briefing)
         return self.folder / "seen"

@@ -7,10 +7,10 @@ from nights import unigram
 from samples import NIGHT
 
 from agent.errors import NoIdea
-from agent.experiment import Ask, Proposal, Status, Terms
+from agent.experiment import Ask, Options, Proposal, Status
 from agent.proposers.llm import LLM
 from agent.proposers.llm.chat import Patience
-from agent.proposers.source import Briefing, Messages
+from agent.proposers.proposer import Briefing, Messages
 
 SCRIPT = unigram()
 OLD = "SMOOTHING = 1.0  # added to every count  [0.01, 100.0] log"
@@ -38,19 +38,19 @@ class Model:
     """An LLM at a server, and what it recorded."""
 
     def __init__(
-        self, server: Server, provider: str = "openai", key: str = KEY, patience: Patience = QUICK, **options: object
+        self, server: Server, provider: str = "openai", key: str = KEY, patience: Patience = QUICK, **named: object
     ) -> None:
         self.asks: list[Ask] = []
         self.messages = Messages(self.asks.append)
-        terms = Terms(llm=server.spec(provider), **options)  # type: ignore[arg-type]
-        self.llm = LLM(terms, self.messages, patience, {f"{provider.upper()}_API_KEY": key})
+        options = Options(llm=server.spec(provider), **named)  # type: ignore[arg-type]
+        self.llm = LLM(options, self.messages, patience, {f"{provider.upper()}_API_KEY": key})
 
-    def ideas(self, briefing: Briefing = BRIEFING) -> list[Proposal]:
-        return self.llm.ideas(briefing)
+    def proposals(self, briefing: Briefing = BRIEFING) -> list[Proposal]:
+        return self.llm.proposals(briefing)
 
     def refusal(self, briefing: Briefing = BRIEFING) -> str:
         with pytest.raises(NoIdea) as caught:
-            self.llm.ideas(briefing)
+            self.llm.proposals(briefing)
         sentence = str(caught.value)
         assert "\n" not in sentence
         assert KEY not in sentence

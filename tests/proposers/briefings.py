@@ -1,4 +1,4 @@
-"""A night with some of everything, for what an author of edits is told of it."""
+"""A night with some of everything, for what a proposer of edits is told of it."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from queued import SCRIPT
 from samples import NIGHT as SAMPLE
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Summary
-from agent.proposers.source import Briefing, Corpus, Left, Phase, Refusal, Setting
+from agent.proposers.proposer import Briefing, Corpus, Left, Phase, Refusal, Setting
 from agent.script.dials import outline_of
 
 NIGHT = replace(SAMPLE, cores=8, memory_bytes=32 << 30)
@@ -64,7 +64,7 @@ HISTORY = (
 
 
 def briefing_of(*more: Attempt, setting: Setting | None = SETTING, **facts: object) -> Briefing:
-    """What a source of this night is told; the incumbent is attempt 2."""
+    """What a proposer of this night is told; the best script is attempt 2."""
     history = (*HISTORY, *more)
     whole = {
         "noise": NOISE,

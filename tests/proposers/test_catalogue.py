@@ -13,7 +13,7 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Kind, Noise, Proposal
 from agent.proposers.catalogue import files
 from agent.proposers.catalogue.catalogue import Catalogue
-from agent.proposers.source import Briefing
+from agent.proposers.proposer import Briefing
 from agent.records.record import Record
 from agent.script.dials import outline_of
 
@@ -41,9 +41,9 @@ def catalogue(folder: Path) -> Catalogue:
     return Catalogue(folder / "train_mlx.py")
 
 
-def attempt(number: int, bpb: float | None, source: str, script: str, decision: Decision, parent: int = 0) -> Attempt:
+def attempt(number: int, bpb: float | None, proposer: str, script: str, decision: Decision, parent: int = 0) -> Attempt:
     runs = () if bpb is None else (scored_run(0, bpb),)
-    proposal = Proposal.of(script, f"attempt {number}", "", source)
+    proposal = Proposal.of(script, f"attempt {number}", "", proposer)
     outline = outline_of(proposal.script, "cpu")
     return Attempt(number, parent if number else None, proposal, "", "c", runs, (decision,), True, outline=outline)
 
@@ -61,27 +61,27 @@ def tried(number: int, name: str, kind: Kind, gain: float | None = None, sure: f
 
 
 def test_the_idea_that_promises_most_comes_first_and_says_what_is_known_of_it(folder):
-    proposal = catalogue(folder).ideas(brief(START))[0]
-    assert (proposal.script, proposal.title, proposal.source) == (NEWS, "Add news", "catalogue: news")
+    proposal = catalogue(folder).proposals(brief(START))[0]
+    assert (proposal.script, proposal.title, proposal.proposer) == (NEWS, "Add news", "catalogue: news")
     for words in ("It may help.", "Source: a paper", "Reported: 1 % less", "with 1 % by the idea's file"):
         assert words in proposal.hypothesis
 
 
 def on_another(*others: Attempt) -> Briefing:
-    """The search's edit was kept after the others, so the incumbent is another script."""
+    """The search's edit was kept after the others, so the best script is another script."""
     number = len(others) + 1
     kept = attempt(number, 0.99, "search", BASE.replace("0.1", "0.2"), Decision(Kind.KEPT, "", 0.01, 0.99))
     return brief(START, *others, kept, best=number)
 
 
-def test_a_near_miss_gets_a_second_try_on_another_incumbent_and_no_third(folder):
+def test_a_near_miss_gets_a_second_try_on_another_best_script_and_no_third(folder):
     near = tried(1, "news", Kind.LUCK, 0.001, 0.5)
-    again = catalogue(folder).ideas(on_another(tried(2, "wider", Kind.WORSE, -0.01), near))[0]
-    assert again.source == "catalogue: news"
+    again = catalogue(folder).proposals(on_another(tried(2, "wider", Kind.WORSE, -0.01), near))[0]
+    assert again.proposer == "catalogue: news"
     assert again.script == NEWS.replace("0.1", "0.2")
     assert "Attempt 1 tried it on another script and came near." in again.hypothesis
     with pytest.raises(Exhausted):
-        catalogue(folder).ideas(on_another(tried(1, "wider", Kind.WORSE, -0.01), near, replace(near, number=3)))
+        catalogue(folder).proposals(on_another(tried(1, "wider", Kind.WORSE, -0.01), near, replace(near, number=3)))
 
 
 # ---- what other nights measured --------------------------------------------------------------------------------------
@@ -94,27 +94,27 @@ def night_before(kind: Kind, gain: float | None) -> Record:
 
 def test_what_earlier_nights_found_to_be_worse_comes_later_or_never_and_the_proposal_says_so(folder):
     worse = [night_before(Kind.WORSE, -0.001)]
-    assert catalogue(folder).ideas(brief(START, past=worse))[0].source == "catalogue: wider"
+    assert catalogue(folder).proposals(brief(START, past=worse))[0].proposer == "catalogue: wider"
     only = tried(1, "wider", Kind.WORSE, -0.01, 0.01)
-    later = catalogue(folder).ideas(brief(START, only, past=worse))[0]
-    assert later.source == "catalogue: news"  # an earlier night is no reason not to try it in this one
+    later = catalogue(folder).proposals(brief(START, only, past=worse))[0]
+    assert later.proposer == "catalogue: news"  # an earlier night is no reason not to try it in this one
     assert "Gains in earlier nights: -0.10 % ± 0.14 in before." in later.hypothesis
     with pytest.raises(Exhausted, match="unlikely to help"):
-        catalogue(folder).ideas(brief(START, only, past=[night_before(Kind.WORSE, -0.01)] * 3))
+        catalogue(folder).proposals(brief(START, only, past=[night_before(Kind.WORSE, -0.01)] * 3))
     write_idea(folder / "ideas", "wider", BASE, WIDER, Title="Widen it", Gain="cpu 0.9")
     crashed = [night_before(Kind.CRASHED, None)]
-    assert catalogue(folder).ideas(brief(START, past=crashed))[0].source == "catalogue: wider"
+    assert catalogue(folder).proposals(brief(START, past=crashed))[0].proposer == "catalogue: wider"
 
 
 # ---- what cannot be used ---------------------------------------------------------------------------------------------
 
 
 def test_what_was_tried_or_conflicts_is_skipped_and_what_comes_in_during_the_night_is_tried(folder):
-    source = catalogue(folder)
+    proposer = catalogue(folder)
     near = replace(tried(1, "news", Kind.LUCK, 0.001, 0.6), proposal=Proposal.of(NEWS, "", "", "catalogue: news"))
-    assert source.ideas(brief(START, near))[0].source == "catalogue: wider"
+    assert proposer.proposals(brief(START, near))[0].proposer == "catalogue: wider"
     other = Proposal.of(BASE.replace("    return 1\n", "    y = 2\n    return 0\n"), "", "", "you")
     with pytest.raises(Exhausted, match="all 2 known ideas were tried, are unlikely to help, or do not apply"):
-        source.ideas(brief(replace(START, proposal=other)))
+        proposer.proposals(brief(replace(START, proposal=other)))
     write_idea(folder / "ideas", "late", BASE, BASE.replace("...", "return None"), Gain="cpu 9")
-    assert source.ideas(brief(START, near))[0].source == "catalogue: late"
+    assert proposer.proposals(brief(START, near))[0].proposer == "catalogue: late"

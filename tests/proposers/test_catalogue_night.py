@@ -39,8 +39,8 @@ def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_k
     done = grounds.nightshift("run", "--tag", "t", "--experiments", str(EXPERIMENTS), *QUICK)
     assert done.returncode == 0, done.stderr
     attempts = grounds.attempts("t")
-    tried = {attempt.proposal.source: attempt for attempt in attempts}
-    assert {source.partition(":")[0] for source in tried} == {"you", "catalogue", "search"}
+    tried = {attempt.proposal.proposer: attempt for attempt in attempts}
+    assert {proposer.partition(":")[0] for proposer in tried} == {"you", "catalogue", "search"}
     boost = tried["catalogue: boost"]
     assert (boost.status, tried["catalogue: crash"].status) == (Status.KEEP, Status.CRASH)
     later = attempts[boost.number + 1 :]
@@ -51,7 +51,7 @@ def test_a_night_without_a_key_tries_ideas_and_builds_on_them_and_the_next_one_k
     done = grounds.nightshift("run", "--tag", "u", "--proposer", "catalogue", "--experiments", "1", *QUICK)
     assert done.returncode == 0, done.stderr
     first = grounds.attempts("u")[1]
-    assert first.proposal.source == "catalogue: boost"
+    assert first.proposal.proposer == "catalogue: boost"
     assert "Gains in earlier nights: +" in first.proposal.hypothesis
     facts = json.loads(grounds.nightshift("ideas", "--json").stdout)
     assert faults("ideas", facts) == []

@@ -12,10 +12,10 @@ from asking import BRIEFING, EDIT, PROVIDERS, QUICK, WANTED, Model
 from llm_servers import TOKENS_IN, TOKENS_OUT, Server, anthropic_events, content, hangs, openai_events, says, status
 
 from agent.errors import NoIdea
-from agent.experiment import Terms
+from agent.experiment import Options
 from agent.proposers.llm import LLM
 from agent.proposers.llm.chat import REPLY_BYTES
-from agent.proposers.source import Messages
+from agent.proposers.proposer import Messages
 
 GARBAGE = [
     b"", b"data: []", b"data: {", b"<html>It works!</html>", b"data: \xff\xfe", b"{" * 100_000,
@@ -67,7 +67,7 @@ def test_a_stream_is_read_as_the_specification_of_its_events_says(provider, spel
     pieces = SPELT[spelt](lines).encode()
     with Server(content(pieces, "text/event-stream")) as server:
         model = Model(server, provider)
-        assert model.ideas()[0].script == WANTED
+        assert model.proposals()[0].script == WANTED
     assert (model.asks[0].tokens_in, model.asks[0].tokens_out) == (TOKENS_IN, TOKENS_OUT)
 
 
@@ -90,7 +90,7 @@ def test_an_event_that_comes_byte_by_byte_is_read():
             handler.wfile.write(b"\n\r\n")
 
     with Server(slowly) as server:
-        assert Model(server).ideas()[0].script == WANTED
+        assert Model(server).proposals()[0].script == WANTED
 
 
 @pytest.mark.slow
@@ -128,10 +128,10 @@ def test_what_a_server_refuses_is_said_in_its_words(provider):
 @PROVIDERS
 def test_a_server_that_is_out_of_order_or_limits_the_rate_is_asked_again(provider):
     with Server(status(500), says(EDIT)) as server:
-        assert Model(server, provider).ideas()[0].script == WANTED
+        assert Model(server, provider).proposals()[0].script == WANTED
     with Server(status(429, retry_after="0.6"), says(EDIT)) as server:
         model = Model(server, provider)
-        assert model.ideas()[0].script == WANTED
+        assert model.proposals()[0].script == WANTED
     first, second = server.requests
     assert second.at - first.at > 0.55  # the SDK by itself waits for half a second at most
     assert len(model.asks) == 1
@@ -155,9 +155,9 @@ def test_a_redirect_takes_neither_the_key_nor_the_script_elsewhere(provider):
 def test_a_server_that_is_not_there_is_named():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        llm = LLM(Terms(llm=f"openai:toy@http://127.0.0.1:{taken.getsockname()[1]}/v1"), Messages(), QUICK)
+        llm = LLM(Options(llm=f"openai:toy@http://127.0.0.1:{taken.getsockname()[1]}/v1"), Messages(), QUICK)
         with pytest.raises(NoIdea, match=r"cannot be reached, or is silent; is the server running"):
-            llm.ideas(BRIEFING)
+            llm.proposals(BRIEFING)
 
 
 # ---- time ------------------------------------------------------------------------------------------------------------

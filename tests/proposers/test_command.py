@@ -17,7 +17,7 @@ from agent.errors import MachineError, NightError, NoIdea
 from agent.experiment import Ask, Ending, Proposal, Run, Status
 from agent.proposers.command import billed, events_of, last_words, split
 from agent.proposers.prompts import facts_page
-from agent.proposers.source import Refusal
+from agent.proposers.proposer import Refusal
 from agent.script.contract import MAX_SCRIPT_BYTES
 
 EDIT = "sed -i.orig 's/^LR = .*/LR = 0.02/' train_mlx.py\n"
@@ -32,34 +32,34 @@ def agent(tmp_path: Path) -> Agent:
 
 
 def test_an_agent_edits_the_script_and_says_why(agent):
-    proposal = agent.does(EDIT + IDEA).ideas(brief())[0]
+    proposal = agent.does(EDIT + IDEA).proposals(brief())[0]
     assert proposal == Proposal.of(EDITED, "half the step size", "It overshoots.", "command:agent.sh")
     (ask,) = agent.asks
-    assert (ask.attempt, ask.source, ask.failure, ask.usd) == (1, "command:agent.sh", None, None)
+    assert (ask.attempt, ask.proposer, ask.failure, ask.usd) == (1, "command:agent.sh", None, None)
     assert 0 < ask.wall_s < 20
 
 
 def test_line_ends_that_an_agent_saves_are_no_edit(agent):
     saves = "sed 's/$/\\r/' train_mlx.py > saved && cat saved > train_mlx.py\n"
     told = "printf '\\357\\273\\277# half the step size\\r\\n\\r\\nIt overshoots.\\r\\n' > IDEA.md\n"
-    proposal = agent.does(EDIT + saves + told).ideas(brief())[0]
+    proposal = agent.does(EDIT + saves + told).proposals(brief())[0]
     assert (proposal.script, proposal.title) == (EDITED, "half the step size")
     with pytest.raises(NoIdea, match=r"it left train_mlx.py as it was"):
-        agent.does(saves).ideas(brief())
+        agent.does(saves).proposals(brief())
 
 
 def test_only_the_script_comes_back(agent, tmp_path):
     proposal = agent.does(
         EDIT + IDEA + f"echo cheat > prepare.py; echo x > new.py; pwd > '{tmp_path}/clone'; git commit -qam mine\n"
-    ).ideas(brief())[0]
+    ).proposals(brief())[0]
     assert proposal.script == EDITED
     assert not Path((tmp_path / "clone").read_text().strip()).exists()
     assert (agent.folder / "fixed" / "prepare.py").read_text() == "BUDGET_S = 300\n"
 
 
 def test_the_task_comes_on_stdin_or_as_the_word_that_holds_its_place(agent, tmp_path):
-    agent.does(f"cat > '{tmp_path}/stdin'\n" + EDIT).ideas(brief())
-    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'\n" + EDIT, "-p", "{task}").ideas(brief())
+    agent.does(f"cat > '{tmp_path}/stdin'\n" + EDIT).proposals(brief())
+    agent.does(f"printf %s \"$2\" > '{tmp_path}/word'\n" + EDIT, "-p", "{task}").proposals(brief())
     task = (agent.folder / "asks" / "0001-1" / "TASK.md").read_text()
     assert "Make `train_mlx.py` reach a lower val_bpb" in task
     assert (tmp_path / "stdin").read_text() == task == (tmp_path / "word").read_text()
@@ -97,7 +97,7 @@ def test_a_broken_attempt_is_shown_to_be_repaired_with_the_end_of_its_log(agent)
     task = (agent.saw(briefing) / "TASK.md").read_text()
     assert "> NameError: name 'WIDHT' is not defined\\x1b[2J \\u003c|im_end|>" in task
     assert 'your attempt 1, "wider"' in task
-    (proposal,) = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).ideas(briefing)
+    (proposal,) = agent.does("sed -i.orig s/WIDHT/96/ train_mlx.py\n" + IDEA).proposals(briefing)
     assert (proposal.script, proposal.repairs) == (SCRIPT.replace("64", "96"), 1)
 
 
@@ -113,8 +113,8 @@ def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeyp
         "VIRTUAL_ENV": str(user / ".venv"),
     }.items():
         monkeypatch.setenv(name, value)
-    look = f"env > '{tmp_path}/env'; git rev-parse --show-toplevel > '{tmp_path}/top'; pwd > '{tmp_path}/pwd'\n"
-    agent.does(f"{look}{EDIT}git add -A; git commit -qm mine; git remote >> '{tmp_path}/top'\n").ideas(brief())
+    probe = f"env > '{tmp_path}/env'; git rev-parse --show-toplevel > '{tmp_path}/top'; pwd > '{tmp_path}/pwd'\n"
+    agent.does(f"{probe}{EDIT}git add -A; git commit -qm mine; git remote >> '{tmp_path}/top'\n").proposals(brief())
     seen = dict(line.partition("=")[::2] for line in (tmp_path / "env").read_text().splitlines())
     assert seen["SOME_API_KEY"] == "sk-123"
     assert [name for name in seen if name.startswith(("NIGHTSHIFT_", "GIT_")) or name == "VIRTUAL_ENV"] == []
@@ -127,7 +127,7 @@ def test_it_has_the_users_keys_and_no_way_to_the_users_repository(agent, monkeyp
 
 def failure_of(agent: Agent, script: str, **options: object) -> str:
     with pytest.raises(NoIdea) as caught:
-        agent.does(script, **options).ideas(brief())
+        agent.does(script, **options).proposals(brief())
     assert str(caught.value).startswith(agent.asks[-1].failure or "nothing")
     return str(caught.value)
 
@@ -158,7 +158,7 @@ def test_what_is_no_plain_text_file_is_not_taken(agent, deed, words):
 def test_a_failed_agent_has_an_idea_only_if_it_came_to_its_end(agent):
     half = failure_of(agent, EDIT + "echo out of turns; exit 3\n")
     assert "its edit of train_mlx.py may be half of one; it crashed (exit code 3); it said: out of turns" in half
-    assert agent.does(EDIT + IDEA + "exit 3\n").ideas(brief())[0].script == EDITED
+    assert agent.does(EDIT + IDEA + "exit 3\n").proposals(brief())[0].script == EDITED
 
 
 def test_an_agent_that_hangs_is_ended_with_all_that_it_started(agent, tmp_path):
@@ -213,7 +213,7 @@ CODEX = {"type": "turn.completed", "usage": {"input_tokens": 5000, "cached_input
 
 @pytest.mark.parametrize(("event", "bill"), [(CLAUDE, (0.1234, 32010, 400)), (CODEX, (None, 5000, 60))])
 def test_an_agents_own_bill_is_recorded(agent, event, bill):
-    agent.does(EDIT + f"echo thinking; echo '{json.dumps(event)}'; echo a warning >&2\n").ideas(brief())
+    agent.does(EDIT + f"echo thinking; echo '{json.dumps(event)}'; echo a warning >&2\n").proposals(brief())
     (ask,) = agent.asks
     assert (ask.usd, ask.tokens_in, ask.tokens_out) == bill
 

@@ -134,9 +134,9 @@ def test_an_agents_edit_that_holds_a_key_of_the_environment_is_none(does, tmp_pa
     monkeypatch.setenv("TOY_TOKEN", KEY)
     agent = Agent(tmp_path)
     edits = 'sed -i.orig "s/^LR = .*/LR = 0.02/" train_mlx.py; echo "the token is $TOY_TOKEN"\n'
-    assert agent.does(f"{edits}{IDEA}").ideas(brief())[0].script == EDITED
+    assert agent.does(f"{edits}{IDEA}").proposals(brief())[0].script == EDITED
     with pytest.raises(NoIdea, match="its edit holds the key in TOY_TOKEN") as caught:
-        agent.does(edits + does).ideas(brief())
+        agent.does(edits + does).proposals(brief())
     assert not holds_key(f"{caught.value} {agent.asks}", KEY)
     logs = [path.read_text() for path in agent.folder.glob("asks/*/log.txt")] or pytest.fail("no log")
     assert not any(holds_key(log, KEY) for log in logs)
@@ -162,5 +162,5 @@ def test_an_entry_that_came_into_the_queue_by_hand_is_put_aside_where_it_holds_a
     path = queue.submit(tmp_path / "queue", f"{EDITED}\n# {KEY}\n", "wider", script="train_mlx.py", now="")
     monkeypatch.setenv("TOY_TOKEN", KEY)
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.Queue(tmp_path / "queue", tmp_path / "nights").ideas(brief())
+        queue.Queue(tmp_path / "queue", tmp_path / "nights").proposals(brief())
     assert "the key in TOY_TOKEN" in (path.parent / queue.REFUSED / f"{path.stem}.txt").read_text()

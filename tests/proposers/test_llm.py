@@ -10,21 +10,21 @@ from asking import BRIEFING, EDIT, PROVIDERS, QUICK, SCRIPT, WANTED, Model
 from llm_servers import KEY, TOKENS_IN, TOKENS_OUT, Server, hangs, says
 
 from agent.errors import MachineError, NightError, NoIdea
-from agent.experiment import Ask, Proposal, Terms
+from agent.experiment import Ask, Options, Proposal
 from agent.proposers.llm import LLM, most_spent_usd
 from agent.proposers.llm.chat import Endpoint, question
 from agent.proposers.prompts import Conversation
-from agent.proposers.source import Messages
+from agent.proposers.proposer import Messages
 
 
 @PROVIDERS
 def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider):
     with Server(says(EDIT)) as server:
         model = Model(server, provider, price=(3.0, 15.0))
-        proposal = model.ideas()[0]
+        proposal = model.proposals()[0]
     assert proposal == Proposal.of(WANTED, "less smoothing", "Counts are large.", "llm:toy")
     (ask,) = model.asks
-    assert (ask.attempt, ask.source, ask.model, ask.failure) == (1, "llm:toy", "toy", None)
+    assert (ask.attempt, ask.proposer, ask.model, ask.failure) == (1, "llm:toy", "toy", None)
     assert (ask.tokens_in, ask.tokens_out) == (TOKENS_IN, TOKENS_OUT)
     assert ask.usd == pytest.approx((1200 * 3 + 340 * 15) / 1e6)
     assert 0 < ask.wall_s < QUICK.ask_s
@@ -45,7 +45,7 @@ def test_an_answer_becomes_a_proposal_and_its_tokens_are_recorded(provider):
 def test_tokens_of_a_cache_are_recorded_and_cost_their_own_price(provider, usage, tokens_in, usd):
     with Server(says(EDIT, usage=usage)) as server:
         model = Model(server, provider, price=(1e6, 0.0, 1e5))
-        model.ideas()
+        model.proposals()
     assert (model.asks[0].tokens_in, model.asks[0].usd) == (tokens_in, pytest.approx(usd))
 
 
@@ -71,7 +71,7 @@ def test_an_unusable_answer_is_sent_back_once_with_what_is_wrong(name):
     provider, behaviour, why = UNUSABLE[name]
     with Server(behaviour, says(EDIT)) as server:
         model = Model(server, provider)
-        assert model.ideas()[0].script == WANTED
+        assert model.proposals()[0].script == WANTED
     assert why in server.requests[1].text
     assert [why in (ask.failure or "") for ask in model.asks] == [True, False]
 
@@ -117,7 +117,7 @@ def test_calls_in_flight_count_as_the_most_that_they_may_cost():
 
         def ask(number: int) -> None:
             with suppress(NoIdea):
-                model.llm.ideas(replace(BRIEFING, asked_for=number))
+                model.llm.proposals(replace(BRIEFING, asked_for=number))
 
         with ThreadPoolExecutor(12) as threads:
             list(threads.map(ask, range(1, 41)))
@@ -130,11 +130,11 @@ def test_calls_in_flight_count_as_the_most_that_they_may_cost():
 
 def test_a_cap_without_a_price_is_refused():
     with pytest.raises(NightError, match=r"--max-cost 5 .*--price IN,OUT"):
-        LLM(Terms(llm="openai:toy@http://localhost:1/v1", max_cost=5.0), Messages())
+        LLM(Options(llm="openai:toy@http://localhost:1/v1", max_cost=5.0), Messages())
 
 
 @PROVIDERS
 def test_a_missing_sdk_is_told_before_the_night(provider, monkeypatch):
     monkeypatch.setitem(sys.modules, provider, None)  # Python marks a module like this that cannot be imported
     with pytest.raises(MachineError, match=rf"SDK is not installed; run: .*pip install .*\[{provider}\]'"):
-        LLM(Terms(llm=f"{provider}:m@http://localhost:1"), Messages())
+        LLM(Options(llm=f"{provider}:m@http://localhost:1"), Messages())

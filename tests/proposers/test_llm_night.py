@@ -31,7 +31,7 @@ def test_whatever_a_server_answers_the_night_runs_to_its_end_and_tells_it(ground
     assert done.returncode == 0, done.stderr
     attempts = grounds.attempts("t")
     assert [bool(attempt.settled and attempt.commit) for attempt in attempts] == [True] * 9
-    assert {attempt.proposal.source for attempt in attempts} == {"you", "llm:toy", "search"}
+    assert {attempt.proposal.proposer for attempt in attempts} == {"you", "llm:toy", "search"}
     assert "no stream of this API" in done.stdout
     crash = next(attempt for attempt in attempts if attempt.status is Status.CRASH)
     assert crash.number in {attempt.proposal.repairs for attempt in attempts}

@@ -1,4 +1,4 @@
-"""What an author of edits is told: the night's facts within their limits, and never text that a scorer has seen."""
+"""What a proposer of edits is told: the night's facts within their limits, and never text that a scorer has seen."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ from agent.experiment import Attempt, Audit, Decision, Ending, Kind, Proposal, R
 from agent.lab import hardware, kernels
 from agent.proposers.llm.reply import read_reply
 from agent.proposers.prompts import compose, facts_page, written
-from agent.proposers.source import Briefing, Refusal
+from agent.proposers.proposer import Briefing, Refusal
 
 SCRIPT = unigram()
 SECRET = "the validation text says: call me Ishmael"
@@ -43,7 +43,7 @@ def test_all_facts_of_the_night_and_of_now_are_told():
     for line in (
         "- device: a CPU (cpu), 8 CPU cores, 32 GB of memory",
         "- corpus: stories, 4.20 bytes a token, rows of 1,024 tokens, a vocabulary of 8,192",
-        "- incumbent: attempt 2, val_bpb 1.500000, 1 run",
+        "- best script: attempt 2, val_bpb 1.500000, 1 run",
         "- its peak memory: 2 GB of 32 GB, which leaves 30 GB",
         "- where a step's time goes, measured for attempt 0: backward 60% (60 ms), optimizer 40% (40 ms)",
         "- how much longer a step takes without the kernel of an operation, by attempt 0: attend 12%, adamw 2%",
@@ -84,7 +84,7 @@ def test_what_a_process_said_that_saw_the_validation_text_is_never_told(score):
         assert "its scoring failed" in text or "it failed the audit" in text
 
 
-def test_no_text_of_a_script_or_of_another_author_is_long_or_more_than_material():
+def test_no_text_of_a_script_or_of_another_proposer_is_long_or_more_than_material():
     plain = 'MODE = "a"  # {"a", "b"}\n' + SCRIPT
     turned = plain.replace('"a"  #', repr(HOSTILE + "x" * 10**5) + "  #")
     rework = plain.replace("def main", f"X = '''\n```\n````\n{HOSTILE}'''\n\n\ndef main")
@@ -145,14 +145,14 @@ def test_the_prompt_keeps_its_budget_and_the_newest_stays():
     assert "- 42 (" not in text
 
 
-def test_a_broken_attempt_is_shown_in_place_of_the_incumbent_with_the_line_that_failed():
+def test_a_broken_attempt_is_shown_in_place_of_the_best_script_with_the_line_that_failed():
     script = SCRIPT.replace("NOTE = ", "NOTES = ")
     line = script.split("\n").index('NOTES = "unigram"  # not searched') + 1
-    frames = [f'  File "/box/train_mlx.py", line {number}, in main' for number in (3, line)]
+    frames = [f'  File "/sandbox/train_mlx.py", line {number}, in main' for number in (3, line)]
     log = "\n".join(["Traceback:", *frames, "KeyError: 1"])
     broken = crashed(6, log, proposal=Proposal.of(script, "notes", "", "llm:toy"))
     text = question(briefing_of(broken), broken)
     assert script.rstrip() in text
     assert 'your attempt 6, "notes", which failed: its training failed: "exit code 1: KeyError: 1"' in text
     assert f'It failed at line {line}: "NOTES = \\"unigram\\" # not searched"' in text
-    assert "/box" not in text
+    assert "/sandbox" not in text

@@ -1,4 +1,4 @@
-"""What a real night tells its authors: read from its own folders, and shown by a command."""
+"""What a real night tells its proposers: read from its own folders, and shown by a command."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from nights import PROJECT, Grounds, scripted_context
-from sources import Source
+from proposing import Proposer
 
-from agent.night.ideas import brief
+from agent.night.proposals import brief
 from agent.proposers.prompts import written
 
 
@@ -21,12 +21,12 @@ def grounds(tmp_path_factory, trained_night):
     return grounds
 
 
-def test_a_night_tells_its_setting_only_where_a_source_can_read(grounds):
+def test_a_night_tells_its_setting_only_where_a_proposer_can_read(grounds):
     with scripted_context(grounds.root, "t", []) as context:
         state = context.state()
         assert state.best is not None
         assert brief(state, state.best).setting is None
-        setting = brief(replace(context, sources=[Source("llm")]).state(), state.best).setting
+        setting = brief(replace(context, proposers=[Proposer("llm")]).state(), state.best).setting
     assert setting is not None
     assert 1 < setting.corpus.bytes_per_token < 10
     assert set(setting.ideas.values()) == {"no"}  # none applies to this script, which is no transformer

@@ -12,9 +12,9 @@ from asking import BRIEFING, EDIT, PROVIDERS, QUICK, WANTED, Model
 from llm_servers import KEY, Server, says
 
 from agent.errors import NoIdea
-from agent.experiment import Terms
+from agent.experiment import Options
 from agent.proposers.llm import LLM
-from agent.proposers.source import Messages
+from agent.proposers.proposer import Messages
 
 VARIABLES = [name for lower in ("http_proxy", "https_proxy", "all_proxy") for name in (lower, lower.upper())]
 
@@ -66,10 +66,10 @@ def test_a_server_on_this_machine_is_asked_past_every_proxy(provider, no_proxy, 
         for variable in VARIABLES:
             with monkeypatch.context() as patch:
                 patch.setenv(variable, proxy.url)
-                assert Model(server, provider).ideas()[0].script == WANTED
+                assert Model(server, provider).proposals()[0].script == WANTED
         for variable in VARIABLES:
             monkeypatch.setenv(variable, "socks9://no.such.proxy:1")  # no client can be set up with this one
-        assert Model(server, provider).ideas()[0].script == WANTED
+        assert Model(server, provider).proposals()[0].script == WANTED
     assert KEY in str(server.requests[-1].headers)
     assert proxy.said == b""
 
@@ -80,8 +80,8 @@ def test_this_machine_is_known_in_every_spelling(provider, host, proxy, monkeypa
     monkeypatch.setenv("HTTP_PROXY", proxy.url)
     with Server(says(EDIT)) as server:
         spec = server.spec(provider).replace("127.0.0.1", host)
-        llm = LLM(Terms(llm=spec), Messages(), QUICK, {f"{provider.upper()}_API_KEY": KEY})
-        assert llm.ideas(BRIEFING)[0].script == WANTED
+        llm = LLM(Options(llm=spec), Messages(), QUICK, {f"{provider.upper()}_API_KEY": KEY})
+        assert llm.proposals(BRIEFING)[0].script == WANTED
     assert KEY in str(server.requests[0].headers)
     assert proxy.said == b""
 
@@ -92,9 +92,9 @@ def test_a_proxy_on_the_way_to_another_machine_gets_no_key(provider, scheme, pro
     for variable in VARIABLES:
         monkeypatch.setenv(variable, proxy.url)
     keys = {f"{provider.upper()}_API_KEY": KEY}
-    llm = LLM(Terms(llm=f"{provider}:toy@{scheme}://models.invalid/v1"), Messages(), replace(QUICK, retries=0), keys)
+    llm = LLM(Options(llm=f"{provider}:toy@{scheme}://models.invalid/v1"), Messages(), replace(QUICK, retries=0), keys)
     with pytest.raises(NoIdea):
-        llm.ideas(BRIEFING)
+        llm.proposals(BRIEFING)
     assert proxy.said.startswith(b"CONNECT models.invalid:443" if scheme == "https" else b"POST http://models.invalid/")
     assert KEY.encode() not in proxy.said
 
@@ -107,7 +107,7 @@ def test_this_machine_over_https_goes_past_a_proxy_with_the_certificates_of_the_
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         assert "cannot be reached" in Model(server, provider, patience=replace(QUICK, retries=0)).refusal()
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-        assert Model(server, provider).ideas()[0].script == WANTED
+        assert Model(server, provider).proposals()[0].script == WANTED
     assert proxy.said == b""
 
 

@@ -35,12 +35,12 @@ def test_entries_are_tried_in_their_order(folder, queue):
     for depth in (5, 6, 7):
         put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"), f"depth {depth}\nIt may help.")
     for depth in (5, 6, 7):
-        proposal = queue.ideas(brief(*history))[0]
+        proposal = queue.proposals(brief(*history))[0]
         facts = f"depth {depth}", "It may help.", f"queue: 000{depth - 4}"
-        assert (proposal.title, proposal.hypothesis, proposal.source) == facts
+        assert (proposal.title, proposal.hypothesis, proposal.proposer) == facts
         history.append(proposal)
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.ideas(brief(*history))
+        queue.proposals(brief(*history))
     assert aside(folder, "done") == {f"000{n}": f"attempt {n} of night {NIGHT.tag}" for n in (1, 2, 3)}
 
 
@@ -82,13 +82,13 @@ def test_what_can_never_be_tried_is_refused_at_once(folder, text, words):
 def test_an_entry_of_a_night_that_was_killed_is_tried_in_the_next_one_unless_it_was_tried(folder, queue, is_recorded):
     for depth in (5, 6):
         put(folder, SCRIPT.replace("DEPTH = 4", f"DEPTH = {depth}"), f"depth {depth}")
-    proposal = queue.ideas(brief(SCRIPT))[0]
+    proposal = queue.proposals(brief(SCRIPT))[0]
     if is_recorded:
         with Journal.create(folder.parent / "nights" / NIGHT.tag / "journal.sqlite", NIGHT) as journal:
             journal.add_attempt(0, None, Proposal.of(SCRIPT, "baseline", "", "you"), NOW)
             journal.add_attempt(1, 0, proposal, NOW)
     next_night = replace(brief(SCRIPT), night=replace(NIGHT, tag="another"))
-    assert queue.ideas(next_night)[0].title == ("depth 6" if is_recorded else "depth 5")
+    assert queue.proposals(next_night)[0].title == ("depth 6" if is_recorded else "depth 5")
 
 
 def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
@@ -97,7 +97,7 @@ def test_links_pipes_and_other_names_are_left_alone(tmp_path, folder, queue):
     os.mkfifo(folder / "0002.patch")
     (folder / "..0003.patch").write_text("{}")
     with pytest.raises(NoIdea, match="the queue is empty"):
-        queue.ideas(brief(SCRIPT))
+        queue.proposals(brief(SCRIPT))
     assert not (folder / "refused").exists()
     assert put(folder, SCRIPT.replace("4", "6")).name == "0003.patch"
 
@@ -116,7 +116,7 @@ def test_files_that_are_no_entries_are_put_aside(folder, queue, content):
     folder.mkdir(parents=True)
     (folder / "0001.patch").write_text(content)
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 5"))
-    assert queue.ideas(brief(SCRIPT))[0].title == "an idea"
+    assert queue.proposals(brief(SCRIPT))[0].title == "an idea"
     assert "put it there with: nightshift try --queue" in aside(folder, "refused")["0001"]
 
 
@@ -126,7 +126,7 @@ def test_a_basis_that_the_night_does_not_have_does_not_hold_the_queue_up(folder,
     (folder / "0001.patch").write_text(f"Title: t\nBasis: 9\nFor: {NIGHT.tag}\n\n{edit}")
     put(folder, SCRIPT.replace("DEPTH = 4", "DEPTH = 6"))
     kept = SCRIPT.replace("LR = 0.04", "LR = 0.02")
-    assert "DEPTH = 6" in queue.ideas(brief(SCRIPT, kept, best=1))[0].script
+    assert "DEPTH = 6" in queue.proposals(brief(SCRIPT, kept, best=1))[0].script
     assert "which night t does not have" in aside(folder, "refused")["0001"]
 
 
@@ -134,7 +134,7 @@ def test_an_idea_of_the_catalogue_is_an_entry_as_it_stands(folder, queue):
     folder.mkdir(parents=True)
     edit = patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02"))
     (folder / "0001.patch").write_text(f"Title: a smaller step\nWhy: It overshoots.\n  By far.\n\n{edit}")
-    proposal = queue.ideas(brief(SCRIPT))[0]
+    proposal = queue.proposals(brief(SCRIPT))[0]
     assert (proposal.title, proposal.hypothesis) == ("a smaller step", "It overshoots.\nBy far.")
     assert proposal.script == SCRIPT.replace("LR = 0.04", "LR = 0.02")
 
@@ -143,5 +143,5 @@ def test_an_idea_of_the_catalogue_is_an_entry_as_it_stands(folder, queue):
 def test_a_script_and_a_message_that_look_like_headers_are_tried_to_the_letter(folder, queue, first):
     script, why = first + SCRIPT.replace("LR = 0.04", "LR = 0.03"), "Why: because\n\nTitle: of it"
     put(folder, script, f"an idea\n{why}")
-    proposal = queue.ideas(brief(SCRIPT))[0]
+    proposal = queue.proposals(brief(SCRIPT))[0]
     assert (proposal.title, proposal.hypothesis, proposal.script) == ("an idea", why, script)

@@ -17,7 +17,7 @@ from toolcallers import ToolCaller
 
 from agent.files import remove
 from agent.proposers.command import Command
-from agent.proposers.source import Messages
+from agent.proposers.proposer import Messages
 
 pytestmark = pytest.mark.slow
 PAGE = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
@@ -48,7 +48,7 @@ def proposed(program: str, folder: Path, model: ToolCaller) -> Agent:
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not on PATH")
     agent = Agent(folder)
-    proposal = Command(recipe(program), agent.folder, Messages(agent.asks.append)).ideas(brief())[0]
+    proposal = Command(recipe(program), agent.folder, Messages(agent.asks.append)).proposals(brief())[0]
     assert (proposal.script, proposal.title, proposal.hypothesis) == (EDITED, "half the step size", "It overshoots.")
     assert len(model.results()) == len(model.calls)
     return agent

@@ -8,9 +8,9 @@ from judged import scored_attempt
 from samples import NIGHT
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Status, incumbent
+from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Status, best_of
+from agent.proposers.proposer import Briefing, Refusal
 from agent.proposers.search import Search
-from agent.proposers.source import Briefing, Refusal
 from agent.records.record import Record
 from agent.script.dials import fingerprint, read_dials
 
@@ -33,13 +33,13 @@ FIRST = attempt(0, SCRIPT, 1.0, keep=True)
 
 
 def brief(*history: Attempt) -> Briefing:
-    best = incumbent(history)
+    best = best_of(history)
     assert best is not None
     return Briefing(NIGHT, history, best)
 
 
 def proposed(briefing: Briefing, seed: int = 0) -> Proposal:
-    return Search(seed).ideas(briefing)[0]
+    return Search(seed).proposals(briefing)[0]
 
 
 def night(bpb_of, count: int, seed: int = 0, script: str = SCRIPT) -> list[Attempt]:
@@ -63,10 +63,10 @@ def bowl(dials: dict[str, float]) -> float:
 
 def rates(briefing: Briefing, count: int = 10) -> list[float]:
     """Return the learning rates that searches with different seeds propose."""
-    return [values(Search(seed).ideas(briefing)[0].script)["LR"] for seed in range(count)]
+    return [values(Search(seed).proposals(briefing)[0].script)["LR"] for seed in range(count)]
 
 
-def test_proposals_turn_dials_of_the_incumbent_within_their_ranges_and_none_comes_twice():
+def test_proposals_turn_dials_of_the_best_script_within_their_ranges_and_none_comes_twice():
     history = night(bowl, 40)
     for attempt in history[1:]:
         dials = values(attempt.proposal.script)
@@ -97,7 +97,7 @@ def test_what_was_bad_one_way_is_tried_the_other_way(ends_early):
 
 
 def assert_lower(rates: list[float]) -> None:
-    """Check that no rate is above the incumbent's 0.04, and most are below."""
+    """Check that no rate is above the best script's 0.04, and most are below."""
     assert max(rates) <= 0.04
     assert sum(rate < 0.04 for rate in rates) >= 0.8 * len(rates)
 

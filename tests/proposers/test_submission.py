@@ -94,7 +94,7 @@ def test_an_import_beyond_the_rule_is_refused_at_once_by_every_command(grounds, 
 
 
 def test_a_module_beside_the_script_belongs_to_each_edit_where_attempt_0_imports_it(grounds, monkeypatch):
-    monkeypatch.setattr("agent.night.ideas.WAITS_S", ())
+    monkeypatch.setattr("agent.night.proposals.WAITS_S", ())
     for name in ("helper", "other"):
         (grounds.root / f"{name}.py").write_text("SHARPER = 0.9\n")
     script = f"import helper\n{unigram()}"

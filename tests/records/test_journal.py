@@ -26,7 +26,7 @@ from agent.experiment import (
     Score,
     Status,
     Work,
-    incumbent,
+    best_of,
 )
 from agent.records.journal import RESERVE_BYTES, VERSION, Journal
 
@@ -63,7 +63,7 @@ def test_an_attempt_grows_step_by_step(journal):
     assert (attempt.val_bpb, attempt.status, attempt.settled, attempt.commit) == (1.25, Status.KEEP, True, "c" * 40)
 
 
-def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
+def test_an_invalid_attempt_is_undecided_and_keeps_what_was_scored(journal):
     propose(journal)
     scored = dataclasses.replace(RUN, score=Score(1.25, 0.5))
     cut, failed = Run(8, Ending.LOST, None, 0.0, None, ""), Run(8, Ending.CRASHED, 1, 2.0, None, "no GPU")
@@ -72,12 +72,12 @@ def test_a_void_attempt_is_undecided_and_keeps_what_was_scored(journal):
     journal.record_dry_run(0, DryRun(1.0, None))
     journal.record_decision(0, Decision(Kind.CRASHED, "no GPU"))
     journal.settle(0)
-    journal.make_void([0], "not even attempt 0 trains here")
+    journal.invalidate([0], "not even attempt 0 trains here")
     attempt = journal.attempt(0)
     assert (attempt.decision, attempt.settled, attempt.dry_run) == (None, False, None)
     assert [run.ending for run in attempt.runs] == [Ending.FINISHED, Ending.LOST, Ending.BROKEN]
     assert [run.seed for run in attempt.done_runs] == [7]
-    assert [decision.kind for decision in attempt.decisions] == [Kind.CRASHED, Kind.VOID]
+    assert [decision.kind for decision in attempt.decisions] == [Kind.CRASHED, Kind.INVALID]
 
 
 def test_decisions_are_appended_with_their_times_and_the_last_one_holds(journal, path):
@@ -86,14 +86,14 @@ def test_decisions_are_appended_with_their_times_and_the_last_one_holds(journal,
         journal.record_decision(number, decision)
         journal.settle(number)
     before = journal.attempt(1).decisions
-    assert incumbent(journal.attempts()) == journal.attempt(1)
+    assert best_of(journal.attempts()) == journal.attempt(1)
     revoked = Decision(Kind.REVOKED, "revoked: it was luck", -0.01, 0.2)
     journal.record_decision(1, revoked)
     with Journal.read(path) as reader:
         attempt = reader.attempts()[1]
         assert (attempt.decision, attempt.settled, attempt.decisions[:-1]) == (revoked, False, before)
         assert attempt.decisions[-1] == revoked
-        assert incumbent(reader.attempts()) == reader.attempt(0)
+        assert best_of(reader.attempts()) == reader.attempt(0)
         with pytest.raises(sqlite3.OperationalError):
             propose(reader, 2)
     journal.settle(1)
@@ -197,7 +197,7 @@ def test_a_damaged_script_is_told_where_it_is_read(journal, packed):
 def test_what_a_worker_does_is_told_from_its_beginning_to_its_end(journal):
     propose(journal)
     now = utc_now()
-    training, scoring = Work("a", Doing.TRAINING, 0, now, 7), Work("b", Doing.SCORING, 0, now, 8, dawn=1)
+    training, scoring = Work("a", Doing.TRAINING, 0, now, 7), Work("b", Doing.SCORING, 0, now, 8, confirmation=1)
     for work in (Work("a", Doing.DRY_RUN, 0, now), training, scoring):
         journal.begin(work)
     assert journal.work() == (training, scoring)

@@ -33,8 +33,8 @@ def test_a_night_is_summed_up(record):
     now = summary_of(record)
     assert (now.kept, now.discarded, now.crashed, now.ideas, now.best.number) == (2, 2, 1, 6, 4)  # one goes on
     assert now.gain.mean_bpb == pytest.approx(1.5 - 1.3)
-    sources = {share.source: (share.attempts, share.kept, share.calls, share.failures) for share in now.sources}
-    assert (now.usd, sources) == (0.75, {"search": (5, 2, 0, 0), "llm": (1, 0, 2, 1)})
+    proposers = {share.proposer: (share.attempts, share.kept, share.calls, share.failures) for share in now.proposers}
+    assert (now.usd, proposers) == (0.75, {"search": (5, 2, 0, 0), "llm": (1, 0, 2, 1)})
     assert now.hours["asking"] == pytest.approx(12 / 3600)
     assert now.hours["other"] == pytest.approx((20 + 6) / 3600)  # a run that is repeated, and a dry run
     spent_s = sum(run.spent_s for attempt in record.attempts for run in attempt.runs)

@@ -21,11 +21,11 @@ from agent.records.results import (
     COLUMNS,
     Table,
     number_of,
-    read_ledger,
+    read_results,
     rows_in,
     rows_of,
     tags_in,
-    write_ledger,
+    write_results,
 )
 from agent.text import saved_like
 
@@ -35,7 +35,7 @@ UPSTREAM = "a1b2c3d\t0.997900\t44.0\tkeep\tbaseline"  # five columns
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    return rows_in(read_ledger(path))
+    return rows_in(read_results(path))
 
 
 def attempt(number: int, bpb: float | None, status: Status, title: str = "title") -> Attempt:
@@ -56,13 +56,13 @@ HISTORY = (
 
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
-    """Return a ledger's text after these nights were written to it."""
+    """Return the text of a results file after these nights were written to it."""
     after = Table.of(before).arranged({night.tag: rows_of(night, history) for night, history in nights})
     return saved_like(after, before.removeprefix("\ufeff"))
 
 
 def put(path: Path, *nights: tuple[Night, History]) -> None:
-    """Write these nights into a ledger."""
+    """Write these nights into a results file."""
     write_plain(path, render(read_plain(path), nights))
 
 
@@ -83,13 +83,13 @@ def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
     odd = attempt(1, 1.25, Status.KEEP, title)
     odd = dataclasses.replace(
         odd,
-        proposal=dataclasses.replace(odd.proposal, source=title),
+        proposal=dataclasses.replace(odd.proposal, proposer=title),
         decisions=(Decision(Kind.KEPT, title, gain_bpb=-0.0012, sure=0.5),),
     )
     text = render("", [(NIGHT, (HISTORY[0], odd))])
     row = cells(text.splitlines()[2])
     meant = begin.strip() + "cmd|' /C calc'!A0"
-    assert [row[name] for name in ("description", "reason", "source")] == [f"'{meant}"] * 3
+    assert [row[name] for name in ("description", "reason", "proposer")] == [f"'{meant}"] * 3
     assert row["gain_bpb"] == "-0.001200"  # a number is none
     write_plain(tmp_path / "results.tsv", text)
     assert read_rows(tmp_path / "results.tsv")[1]["description"] == meant  # the cell is read as it is shown
@@ -137,7 +137,7 @@ def test_bytes_that_are_no_utf8_survive(tmp_path):
 
 
 def table() -> list[list[str]]:
-    """Return the cells of a ledger with rows of a night that is here, and of another tool and another night."""
+    """Return the cells of a results file with rows of a night that is here, and of another tool and another night."""
     return [line.split("\t") for line in render(f"{HEADER}\n{UPSTREAM}\n{FOREIGN}\n", [(NIGHT, HISTORY)]).splitlines()]
 
 
@@ -175,11 +175,11 @@ SAVED = {
 
 
 @pytest.mark.parametrize("saved", SAVED)
-def test_a_ledger_that_a_spreadsheet_saved_holds_the_same_rows(saved, tmp_path):
+def test_a_results_file_that_a_spreadsheet_saved_holds_the_same_rows(saved, tmp_path):
     path = tmp_path / "results.tsv"
     path.write_bytes(SAVED[saved]())
     assert tags_in(path) == {"t", "old-night"}
-    after = render(read_ledger(path), [(NIGHT, HISTORY)])
+    after = render(read_results(path), [(NIGHT, HISTORY)])
     rows = [line.split("\t") for line in after.splitlines()]
     assert rows[0] == list(COLUMNS)
     assert sorted(row[0].strip() for row in rows) == sorted(row[0] for row in table())
@@ -189,7 +189,7 @@ def test_a_ledger_that_a_spreadsheet_saved_holds_the_same_rows(saved, tmp_path):
     assert len(shown) == 6
     assert number_of(shown["old-night", "0"]["val_bpb"]) == 1.0
     assert shown["", ""]["description"] == "baseline"
-    assert render(read_ledger(path), [(NIGHT, HISTORY)]) == after
+    assert render(read_results(path), [(NIGHT, HISTORY)]) == after
 
 
 def test_what_a_person_wrote_beside_a_row_stays_beside_it(tmp_path):
@@ -234,22 +234,22 @@ def test_a_file_that_cannot_be_read_whole_is_kept_beside_the_new_one(content, st
     place = Place.of(grounds.root / "train_mlx.py")
     with Journal.create(place.journal("t"), NIGHT) as journal:
         enter(journal, scored(0))
-    place.ledger.write_bytes(content)
+    place.results.write_bytes(content)
     said: list[str] = []
     for _ in range(2):
-        write_ledger(place, say=said.append)
-    aside = place.ledger.with_name("results.tsv.before-rewrite")
+        write_results(place, say=said.append)
+    aside = place.results.with_name("results.tsv.before-rewrite")
     assert aside.read_bytes() == content
-    assert len(read_rows(place.ledger)) == stay + 1
+    assert len(read_rows(place.results)) == stay + 1
     assert str(aside) in "".join(said)
     assert len(said) == 1
 
 
-def test_a_ledger_in_utf16_is_written_in_utf8(grounds):
+def test_a_results_file_in_utf16_is_written_in_utf8(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
-    place.ledger.write_text(f"{HEADER}\n{UPSTREAM}\n", encoding="utf-16")
-    write_ledger(place)
-    assert place.ledger.read_text(encoding="utf-8") == f"{HEADER}\n{UPSTREAM}\n"
+    place.results.write_text(f"{HEADER}\n{UPSTREAM}\n", encoding="utf-16")
+    write_results(place)
+    assert place.results.read_text(encoding="utf-8") == f"{HEADER}\n{UPSTREAM}\n"
 
 
 def test_line_ends_of_the_file_stay(tmp_path):
@@ -265,9 +265,9 @@ def test_a_file_without_rows_gets_the_rows_of_all_nights(content, grounds):
     place = Place.of(grounds.root / "train_mlx.py")
     with Journal.create(place.journal("t"), NIGHT) as journal:
         enter(journal, scored(0))
-    place.ledger.write_text(content, encoding="utf-8")
-    write_ledger(place, (dataclasses.replace(NIGHT, tag="u"), HISTORY[:1]))
-    assert [row["tag"] for row in read_rows(place.ledger)] == ["t", "u"]
+    place.results.write_text(content, encoding="utf-8")
+    write_results(place, (dataclasses.replace(NIGHT, tag="u"), HISTORY[:1]))
+    assert [row["tag"] for row in read_rows(place.results)] == ["t", "u"]
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir])
@@ -282,13 +282,13 @@ def scored(number: int, parent: int | None = None) -> Attempt:
     return scored_attempt(number, 1.5, parent=parent, status=Status.KEEP, script=f"A = {number}")
 
 
-def test_what_has_changed_in_any_journal_is_in_the_ledger_when_it_is_written_again(grounds):
+def test_what_has_changed_in_any_journal_is_in_the_results_when_it_is_written_again(grounds):
     place = Place.of(grounds.root / "train_mlx.py")
     running = (dataclasses.replace(NIGHT, tag="u"), HISTORY[:2])
 
     def written_again(live: tuple[Night, History] | None = None) -> list[str]:
-        write_ledger(place, live)
-        return [f"{row['tag']} {row['attempt']}" for row in read_rows(place.ledger)]
+        write_results(place, live)
+        return [f"{row['tag']} {row['attempt']}" for row in read_rows(place.results)]
 
     with Journal.create(place.journal("t"), NIGHT) as journal:
         enter(journal, scored(0))
@@ -296,10 +296,10 @@ def test_what_has_changed_in_any_journal_is_in_the_ledger_when_it_is_written_aga
         assert written_again(running) == ["t 0", "u 0", "u 1"]
         enter(journal, scored(1, parent=0))
         assert written_again() == ["t 0", "t 1", "u 0", "u 1"]
-        stamp = place.ledger.stat().st_mtime_ns
+        stamp = place.results.stat().st_mtime_ns
         assert written_again() == ["t 0", "t 1", "u 0", "u 1"]
-        assert place.ledger.stat().st_mtime_ns == stamp
-    place.ledger.unlink()
+        assert place.results.stat().st_mtime_ns == stamp
+    place.results.unlink()
     assert written_again(running) == ["t 0", "t 1", "u 0", "u 1"]
     place.journal("t").write_text("no journal any more")
     assert written_again((running[0], HISTORY[:1])) == ["t 0", "t 1", "u 0"]

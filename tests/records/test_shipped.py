@@ -15,7 +15,7 @@ from agent.errors import NightError
 from agent.experiment import (
     UNREAD,
     Attempt,
-    Dawn,
+    Confirmation,
     Decision,
     Ending,
     Kind,
@@ -39,7 +39,7 @@ SCRIPT = "DEPTH = 4\nWIDTHS = (1, (2.5, None))\nODD = {1}\nNAME = 'a'\n"
 
 
 def night_of(place: Place, tag: str, started: str = NIGHT.started) -> None:
-    """A night with a kept edit, a crash, an edit that drops a dial, an unreadable script, and a dawn."""
+    """A night with a kept edit, a crash, an edit that drops a dial, an unreadable script, and a confirmation."""
     with Journal.create(place.journal(tag), dataclasses.replace(NIGHT, tag=tag, started=started)) as journal:
         enter(journal, scored_attempt(0, 1.5, 1.52, status=Status.KEEP, script=SCRIPT))
         summary = Summary(training_seconds=2.0, total_tokens_M=3.0)
@@ -51,7 +51,9 @@ def night_of(place: Place, tag: str, started: str = NIGHT.started) -> None:
         enter(journal, Attempt(2, 1, dropped, "", runs=(crash,)), Decision(Kind.CRASHED, "boom"))
         enter(journal, scored_attempt(3, 1.6, parent=1, script="if", without=(1,)))
         journal.add_attempt(4, 1, Proposal.of(SCRIPT.replace("4", "8"), "in flight", "", "search"), "")
-        journal.put_dawn(Dawn(1, 1, 4, "2026-01-02T05:00:00Z", None, dataclasses.replace(FOUND, champion=1, edits=())))
+        journal.put_confirmation(
+            Confirmation(1, 1, 4, "2026-01-02T05:00:00Z", None, dataclasses.replace(FOUND, best=1, edits=()))
+        )
         journal.record_facts(noise=Noise(0.02, 3, 0.06))
 
 
@@ -92,7 +94,7 @@ def test_a_record_says_what_its_journal_says(place):
         outline = dataclasses.replace(mine.outline, fingerprint="", code_size=0)
         proposal = dataclasses.replace(mine.proposal, packed=b"")
         assert theirs == dataclasses.replace(mine, runs=runs, outline=outline, proposal=proposal)
-    for field in ("turned", "noise", "incumbent", "findings"):
+    for field in ("turned", "noise", "best_number", "findings"):
         assert getattr(there, field) == getattr(here, field), field
     assert plain(read_night(place, "u"))["attempts"] == plain(there)["attempts"]
 
@@ -114,7 +116,7 @@ def test_a_record_is_written_again_and_replaces_no_other(place):
     for _ in range(2):
         ship(place.repo, read_night(place, "t"), record)
         assert sorted(path.name for path in record.iterdir()) == ["attempts.jsonl", "night.json"]
-        (record / "champion.diff").write_text("an earlier one")
+        (record / "best.diff").write_text("an earlier one")
     with pytest.raises(NightError, match="something other than the record of night u"):
         ship(place.repo, read_night(place, "u"), record)
 
@@ -122,13 +124,13 @@ def test_a_record_is_written_again_and_replaces_no_other(place):
 def test_a_night_is_shipped_with_what_its_confirmed_script_has_changed(trained_night, tmp_path):
     grounds = Grounds(Path(shutil.copytree(trained_night, tmp_path / "user")))
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
-        best = dataclasses.replace(FOUND, champion=2, script=1, edits=())
-        journal.put_dawn(Dawn(1, 2, 4, "2026-01-02T03:04:05Z", None, best))
+        best = dataclasses.replace(FOUND, best=2, script=1, edits=())
+        journal.put_confirmation(Confirmation(1, 2, 4, "2026-01-02T03:04:05Z", None, best))
     done = grounds.nightshift("export", "record", "--out", str(grounds.root / "record"))
     assert done.returncode == 0, done.stderr
     history = grounds.attempts("t")
     (grounds.root / "train_mlx.py").write_text(history[0].proposal.script)
-    git(grounds.root, "apply", "record/champion.diff")
+    git(grounds.root, "apply", "record/best.diff")
     assert (grounds.root / "train_mlx.py").read_text() == history[1].proposal.script
 
 
@@ -158,12 +160,12 @@ def test_a_night_tells_less_the_more_it_differs(facts, expected):
 NAN, INF = float("nan"), float("inf")
 RUN_0 = "attempt", "runs", 0
 MARKUP = '<meta http-equiv="refresh" content="0; url=https://example.org">'
-FINDINGS = "dawns", 0, "findings"
+FINDINGS = "confirmations", 0, "findings"
 WRONG = [
     *(("night.json", ("night",), {"budget_s": value}) for value in (NAN, 0, "300")),
     ("night.json", ("night",), {"script": "\ud800.py"}),
     ("night.json", ("noise",), {"sigma_bpb": -1.0}),
-    *(("night.json", FINDINGS, facts) for facts in ({"champion": MARKUP}, {"script": -1}, {"champion": 99})),
+    *(("night.json", FINDINGS, facts) for facts in ({"best": MARKUP}, {"script": -1}, {"best": 99})),
     *(
         ("attempts.jsonl", (*RUN_0, "score"), facts)
         for facts in ({"val_bpb": 0.0}, {"val_bpb": 1e300}, {"wall_s": INF})

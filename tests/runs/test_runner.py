@@ -15,10 +15,10 @@ from agent.experiment import BASELINE_TRIES, Ending
 from agent.files import plain_bytes, remove
 from agent.runs import runner as runner_module
 from agent.runs.runner import WARM, WEIGHTS, Runner, beside
-from agent.sandbox.box import Open
 from agent.sandbox.environment import TMP
-from agent.sandbox.keeper import limits_of_machine
 from agent.sandbox.process import Outcome
+from agent.sandbox.sandboxes import Open
+from agent.sandbox.supervisor import limits_of_machine
 
 
 @pytest.fixture
@@ -117,17 +117,19 @@ def test_a_driver_is_quoted_where_it_ended_a_process(runner):
     folder = runner.run_folder(1, 0)
     runner.lay_out(folder, "A = 1\n")
     outcome = runner.call(["sh", "-c", "echo OSError: No space left on device; exit 1"], folder, 30)
-    assert outcome.spoilt == 'its log says "no space left on device", as where the machine is at fault'
-    assert runner.call(["sh", "-c", "echo ValueError; exit 1"], folder, 30).spoilt is None
+    assert outcome.why_invalid == 'its log says "no space left on device", as where the machine is at fault'
+    assert runner.call(["sh", "-c", "echo ValueError; exit 1"], folder, 30).why_invalid is None
 
 
-def test_what_spoils_a_process_each_time_counts_as_the_edits_at_the_second_and_ends_attempt_0_at_its_last(runner):
-    spoilt, asked = Outcome(Ending.CRASHED, 1, 0.1, "", spoilt="the disk is full"), list[int]()
+def test_what_makes_a_process_invalid_each_time_counts_as_the_edits_at_the_second_and_ends_attempt_0_at_its_last(
+    runner,
+):
+    why_invalid, asked = Outcome(Ending.CRASHED, 1, 0.1, "", why_invalid="the disk is full"), list[int]()
     runner = dataclasses.replace(runner, night=dataclasses.replace(NIGHT, budget_s=0.05))  # short pauses
     for number, tries in ((1, 2), (0, BASELINE_TRIES)):
         asked.clear()
         with nullcontext() if number else pytest.raises(MachineError, match="at its last try: the disk is full"):
-            assert runner.until_it_counts(number, lambda: (asked.append(1), spoilt)[1]) is spoilt
+            assert runner.until_it_counts(number, lambda: (asked.append(1), why_invalid)[1]) is why_invalid
         assert len(asked) == tries
 
 

@@ -1,4 +1,4 @@
-"""What a process prints that has read the validation text stays in its log: no author reads a word of it anywhere."""
+"""What a process prints that has read the validation text stays in its log: no proposer reads a word of it anywhere."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from nights import Grounds, make_repository, unigram
 
 from agent.experiment import Doing, Work
 from agent.lab.data import evaluation_rows, load_data
-from agent.proposers.source import Left
+from agent.proposers.proposer import Left
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.view.page import live_of, page
@@ -30,7 +30,8 @@ def leaking(secret: str, where: str, **dials: object) -> str:
 
 @pytest.fixture(scope="module")
 def leaks(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[tuple[Grounds, list[str]]]:
-    """A night of a scorer, an auditor and, at dawn, a scorer of the holdout that each told a secret; what was said."""
+    """A night of a scorer, an auditor and, in the confirmation, one of the holdout that each told a secret; what was
+    said."""
     grounds = Grounds(make_repository(tmp_path_factory.mktemp("words") / "user", unigram()))
     corpus = load_data(tiny_data, verify=False)
     rows, _ = evaluation_rows(corpus.split("holdout"), corpus.bos, corpus.seq_len)

@@ -1,4 +1,4 @@
-"""A night in its box catches cheating scripts and accepts honest ones; benchmarks/cheats.py tries all of them."""
+"""A night in its sandbox catches cheating scripts and accepts honest ones; benchmarks/cheats.py tries all of them."""
 
 import fnmatch
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from arena import BASE, CHEATS, HONEST, KNOWN, Script, Trial, try_all, world
 
-from agent.sandbox.box import choose
+from agent.sandbox.sandboxes import choose
 from agent.script.contract import check_script
 from agent.script.dials import fingerprint
 
@@ -40,12 +40,12 @@ def test_every_cheat_that_tests_a_promise_of_security_md_is_there():
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory, tiny_data) -> dict[str, Trial]:
     """Run two cheats and an honest script in one night."""
-    box = choose()
-    if box.name.startswith("no sandbox"):
-        pytest.skip(box.name)
+    sandbox = choose()
+    if sandbox.name.startswith("no sandbox"):
+        pytest.skip(sandbox.name)
     scripts = [script for script in EVERY if script.name in TOLD_APART]
-    with world(tmp_path_factory.mktemp("cheats") / "world", tiny_data, base=QUICK_BASE, champion=False) as here:
-        return {trial.script.name: trial for trial in try_all(here, scripts, box, lambda trial: None)}
+    with world(tmp_path_factory.mktemp("cheats") / "world", tiny_data, base=QUICK_BASE, best=False) as here:
+        return {trial.script.name: trial for trial in try_all(here, scripts, sandbox, lambda trial: None)}
 
 
 @pytest.mark.parametrize("name", TOLD_APART)

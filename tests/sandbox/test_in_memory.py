@@ -1,4 +1,4 @@
-"""No file tells a process in a box what an earlier box has read: none is waited for."""
+"""No file tells a process in a sandbox what an earlier sandbox has read: none is waited for."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from samples import NIGHT
 
 from agent.runs.runner import Runner
 from agent.sandbox import in_memory, places
-from agent.sandbox.box import Open
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.sandboxes import Open
+from agent.sandbox.supervisor import limits_of_machine
 
 pytestmark = pytest.mark.skipif(not in_memory.available(), reason="this kernel cannot hold files in memory")
 
@@ -73,12 +73,12 @@ with open("told.json", "w") as file: json.dump(told, file)
 
 @pytest.fixture(params=[bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
 def runner(request: pytest.FixtureRequest, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
-    """Return what runs boxes on a system with another folder."""
+    """Return what runs sandboxes on a system with another folder."""
     (tmp_path / "system").mkdir()
     monkeypatch.setattr(places, "SYSTEM", (*places.SYSTEM, str(tmp_path / "system")))
-    night, box = replace(NIGHT, data=str(tiny_data)), usable(request.param())
+    night, sandbox = replace(NIGHT, data=str(tiny_data)), usable(request.param())
     limits, user = limits_of_machine(), tmp_path / "user"
-    return Runner(night, tmp_path / "night", box, limits, lambda: False, Quiet().progressed, root=user)
+    return Runner(night, tmp_path / "night", sandbox, limits, lambda: False, Quiet().progressed, root=user)
 
 
 def written(folder: Path) -> list[Path]:
@@ -98,7 +98,7 @@ def put_out(files: list[Path]) -> None:
 
 
 def run(runner: Runner, code: str, *files: Path) -> Path:
-    """Run a program in a box, and return its folder."""
+    """Run a program in a sandbox, and return its folder."""
     folder = runner.folder / "run"
     runner.lay_out(folder, code)
     done = runner.call([sys.executable, runner.script_name, *map(str, files)], folder, 60)
@@ -107,7 +107,7 @@ def run(runner: Runner, code: str, *files: Path) -> Path:
 
 
 def told(runner: Runner, files: list[Path]) -> dict[str, int]:
-    """Have a box read half of the files, and another ask the kernel about all of them, half and half in turn.
+    """Have a sandbox read half of the files, and another ask the kernel about all of them, half and half in turn.
 
     Return by name for how many of the files that were read its answer is none that it has for the others.
     """
@@ -142,9 +142,9 @@ def test_a_limit_of_addresses_that_is_too_low_is_named(tmp_path):
     assert "(8.0 GB)" in done.stderr
 
 
-def test_no_box_can_tell_which_files_another_has_read_even_of_a_package_installed_meanwhile(runner):
+def test_no_sandbox_can_tell_which_files_another_has_read_even_of_a_package_installed_meanwhile(runner):
     files = written(Path(places.SYSTEM[-1]))
-    unboxed = told(replace(runner, box=Open("compared with")), files)
+    unboxed = told(replace(runner, sandbox=Open("compared with")), files)
     if max(unboxed.values()) <= FEW:
         pytest.skip("files here are in memory alone")
     assert max(told(runner, files).values()) <= FEW
@@ -152,11 +152,11 @@ def test_no_box_can_tell_which_files_another_has_read_even_of_a_package_installe
     assert max(told(runner, installed).values()) <= FEW
 
 
-@pytest.mark.parametrize("box", [bubblewrap, kernels_own])
-def test_a_box_that_shows_more_files_than_can_be_held_says_so(box, tmp_path, monkeypatch):
-    box = usable(box())
-    covered = box.uncovered
+@pytest.mark.parametrize("sandbox", [bubblewrap, kernels_own])
+def test_a_sandbox_that_shows_more_files_than_can_be_held_says_so(sandbox, tmp_path, monkeypatch):
+    sandbox = usable(sandbox())
+    covered = sandbox.uncovered
     (tmp_path / "most").write_text(f"{in_memory.OTHER_MAPPINGS + 100}\n")
     monkeypatch.setattr(in_memory, "MOST_MAPPINGS", tmp_path / "most")
-    (gap,) = set(box.uncovered) - set(covered)
+    (gap,) = set(sandbox.uncovered) - set(covered)
     assert "max_map_count" in gap

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.sandbox import landlock
-from agent.sandbox.box import UNDER_RULES
+from agent.sandbox.sandboxes import UNDER_RULES
 
 pytestmark = pytest.mark.skipif(landlock.abi() == 0, reason="this kernel has no Landlock")
 
@@ -19,7 +19,7 @@ SYSTEM = ["/usr", "/bin", "/lib", "/lib64", "/etc", sys.prefix, sys.base_prefix]
 DEVICES = ["/dev/null", "/dev/urandom"]
 
 
-class Box:
+class Sandbox:
     """A writable folder inside a folder with a secret."""
 
     def __init__(self, outside: Path) -> None:
@@ -29,7 +29,7 @@ class Box:
         self.rules = {"read": SYSTEM, "write": [str(self.inside)], "devices": DEVICES}
 
     def run(self, code: str, *arguments: object) -> str:
-        """Run a Python program in the box; return its last line, which names the exception after a crash."""
+        """Run a Python program in the sandbox; return its last line, which names the exception after a crash."""
         launcher = [*UNDER_RULES, json.dumps(self.rules)]
         command = [*launcher, sys.executable, "-I", "-c", code, *map(str, arguments)]
         done = subprocess.run(command, cwd=self.inside, capture_output=True, text=True, timeout=60)
@@ -40,43 +40,43 @@ class Box:
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Box:
-    return Box(tmp_path)
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path)
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_times_and_permissions_stay_though_the_kernel_says_that_they_changed(box):
+def test_times_and_permissions_stay_though_the_kernel_says_that_they_changed(sandbox):
     deed = "os.chmod(sys.argv[1], 0o604); os.utime(sys.argv[1], (1, 1)); shutil.copystat('/etc', sys.argv[1])"
-    before = box.secret.stat()
-    assert box.run(f"import os, shutil, sys; {deed}; print('done')", box.secret) == "done"
-    assert box.secret.stat() == before
+    before = sandbox.secret.stat()
+    assert sandbox.run(f"import os, shutil, sys; {deed}; print('done')", sandbox.secret) == "done"
+    assert sandbox.secret.stat() == before
 
 
-def test_a_process_keeps_the_folder_that_tells_of_it(box):
-    box.rules["write"] += ["/proc/self"]
+def test_a_process_keeps_the_folder_that_tells_of_it(sandbox):
+    sandbox.rules["write"] += ["/proc/self"]
     code = """
 import os
 open("/proc/self/comm", "w").write("named")
 held = [os.readlink(f"/proc/self/fd/{fd}") for fd in range(3, 6) if os.path.islink(f"/proc/self/fd/{fd}")]
 print(open("/proc/self/comm").read().strip(), held == [f"/proc/{os.getpid()}"])
 """
-    assert box.run(code) == "named True"
-    assert box.refuses("open(f'/proc/{os.getppid()}/oom_score_adj', 'w')")
+    assert sandbox.run(code) == "named True"
+    assert sandbox.refuses("open(f'/proc/{os.getppid()}/oom_score_adj', 'w')")
 
 
-def test_no_device_can_be_made(box):
-    assert box.refuses("os.mknod('disk', 0o60600, os.makedev(8, 0))")
+def test_no_device_can_be_made(sandbox):
+    assert sandbox.refuses("os.mknod('disk', 0o60600, os.makedev(8, 0))")
 
 
 # ---- processes and the network ---------------------------------------------------------------------------------------
 
 
-def test_not_even_root_keeps_a_capability_or_can_gain_one(box):
-    box.rules["read"] = [*SYSTEM, "/proc"]
+def test_not_even_root_keeps_a_capability_or_can_gain_one(sandbox):
+    sandbox.rules["read"] = [*SYSTEM, "/proc"]
     code = "import json; print(json.dumps([line.split() for line in open('/proc/self/status')]))"
-    status = {name: words for name, *words in json.loads(box.run(code))}
+    status = {name: words for name, *words in json.loads(sandbox.run(code))}
     assert status["NoNewPrivs:"] == ["1"]
     held = ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] + ["CapBnd:"] * (
         os.geteuid() == 0
@@ -87,8 +87,8 @@ def test_not_even_root_keeps_a_capability_or_can_gain_one(box):
 # ---- what it is for --------------------------------------------------------------------------------------------------
 
 
-def test_programs_threads_and_processes_work_inside(box):
-    (box.inside / "script.py").write_text("""
+def test_programs_threads_and_processes_work_inside(sandbox):
+    (sandbox.inside / "script.py").write_text("""
 import multiprocessing, os, socket, subprocess, threading
 from concurrent.futures import ThreadPoolExecutor
 import psutil
@@ -109,29 +109,29 @@ if __name__ == "__main__":
     print(here.recv(), near.recv(9), squares, said, psutil.Process().memory_info().rss > 0)
     process.join()
 """)
-    box.rules["write"] += ["/proc/self"]
-    assert box.run("import runpy; runpy.run_path('script.py', run_name='__main__')") == (
+    sandbox.rules["write"] += ["/proc/self"]
+    assert sandbox.run("import runpy; runpy.run_path('script.py', run_name='__main__')") == (
         "45 b'through' [0, 1, 4, 9] hello True"
     )
 
 
 @pytest.mark.parametrize("what", ["Lock()", "Queue()", "Pool(1)", "Manager().list()"])
-def test_what_multiprocessing_misses_is_refused_not_hung(box, what):
+def test_what_multiprocessing_misses_is_refused_not_hung(sandbox, what):
     code = f"import multiprocessing as m, os; os.environ['TMPDIR'] = os.getcwd(); m.get_context('fork').{what}"
-    assert box.run(code).startswith(("PermissionError", "EOFError"))  # the latter where a socket's path is too long
+    assert sandbox.run(code).startswith(("PermissionError", "EOFError"))  # the latter where a socket's path is too long
 
 
 # ---- older kernels ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", range(1, landlock.abi() + 1))
-def test_a_box_of_an_older_kernel_closes_what_it_can(box, version):
+def test_a_sandbox_of_an_older_kernel_closes_what_it_can(sandbox, version):
     inner = "import os, sys; open('own', 'w').close(); os.rename('own', 'moved'); open(sys.argv[1])"
     code = f"""
 {IMPORT}
 landlock.abi = lambda: {version}
-landlock.main({box.rules!r}, [sys.executable, "-c", {inner!r}, {str(box.secret)!r}])
+landlock.main({sandbox.rules!r}, [sys.executable, "-c", {inner!r}, {str(sandbox.secret)!r}])
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=box.inside, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=sandbox.inside, capture_output=True, text=True)
     assert done.stderr.splitlines()[-1].startswith("PermissionError")
-    assert (box.inside / "moved").exists()
+    assert (sandbox.inside / "moved").exists()

@@ -1,4 +1,4 @@
-"""One box can leave no message for a later one in the kernel: it cannot be written, or not be read."""
+"""One sandbox can leave no message for a later one in the kernel: it cannot be written, or not be read."""
 
 import ctypes
 import mmap
@@ -12,9 +12,9 @@ import pytest
 from nights import bubblewrap, kernels_own, usable
 
 from agent.sandbox import seccomp
-from agent.sandbox.box import Box
-from agent.sandbox.environment import boxed_env
+from agent.sandbox.environment import sandbox_env
 from agent.sandbox.places import View
+from agent.sandbox.sandboxes import Sandbox
 
 pytestmark = pytest.mark.skipif(not seccomp.available(), reason="nothing here filters system calls")
 
@@ -34,21 +34,21 @@ def call(name, *arguments):
 
 
 class Surroundings:
-    """A box, its working folder, and a large file outside that it may read."""
+    """A sandbox, its working folder, and a large file outside that it may read."""
 
-    def __init__(self, box: Box, root: Path) -> None:
-        self.box, self.folder, self.file = box, root / "run", root / "large"
+    def __init__(self, sandbox: Sandbox, root: Path) -> None:
+        self.sandbox, self.folder, self.file = sandbox, root / "run", root / "large"
         (self.folder / "tmp").mkdir(parents=True)
         self.file.write_bytes(os.urandom(PAGES * mmap.PAGESIZE))
         os.sync()  # the kernel puts no page out that was not written
 
-    def run(self, code: str, *, boxed: bool = True) -> str:
-        """Run a Python program in the box and return its last line."""
+    def run(self, code: str, *, sandboxed: bool = True) -> str:
+        """Run a Python program in the sandbox and return its last line."""
         (self.folder / "script.py").write_text(PRELUDE + code)
         command = [sys.executable, "script.py", str(self.file)]
-        if boxed:
-            command = self.box.wrap(command, View(self.folder, (self.file,)))
-        env = boxed_env(self.folder, data="")
+        if sandboxed:
+            command = self.sandbox.wrap(command, View(self.folder, (self.file,)))
+        env = sandbox_env(self.folder, data="")
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=60)
         return (done.stderr or done.stdout).strip().rpartition("\n")[2]
 
@@ -93,18 +93,18 @@ def test_no_page_of_a_file_is_put_out_of_memory_on_demand(place):
     assert pages_in_memory(place.file) == PAGES
     assert place.run(PUT_OUT) == "done"
     assert pages_in_memory(place.file) == PAGES
-    place.run(PUT_OUT, boxed=False)
+    place.run(PUT_OUT, sandboxed=False)
     if pages_in_memory(place.file) == PAGES:
         pytest.skip("files here are in memory alone")
 
 
 def test_none_is_brought_in_without_being_read(place):
-    place.run(PUT_OUT, boxed=False)
+    place.run(PUT_OUT, sandboxed=False)
     if pages_in_memory(place.file) != 0:
         pytest.skip("files here are in memory alone")
     assert place.run(BRING_IN) == "done"
     assert pages_in_memory(place.file) == 0
-    place.run(BRING_IN, boxed=False)
+    place.run(BRING_IN, sandboxed=False)
     assert pages_in_memory(place.file) == PAGES
 
 
@@ -123,7 +123,7 @@ print(answers, os.preadv(os.open(sys.argv[1], 0), [bytearray(4096)], 0, 0))
 
 def test_which_pages_are_in_memory_is_not_told(place):
     assert place.run(ASK) == "[1, 1, 95, 95] 4096"
-    assert place.run(ASK, boxed=False).startswith("[0, ")
+    assert place.run(ASK, sandboxed=False).startswith("[0, ")
 
 
 # ---- keyrings and queues ---------------------------------------------------------------------------------------------
@@ -144,9 +144,9 @@ def test_no_note_is_left_in_a_keyring(place):
     assert place.run(LEAVE_IN_A_KEYRING) == "[(-1, 1), (-1, 1)]"
     search = "call('keyctl', 10, -3, b'user', b'nightshift-test', 0), call('request_key', b'user', b'nightshift', 0, 0)"
     assert place.run(f"print([{search}])") == "[(-1, 1), (-1, 1)]"
-    if "-1" in place.run(LEAVE_IN_A_KEYRING, boxed=False):
+    if "-1" in place.run(LEAVE_IN_A_KEYRING, sandboxed=False):
         pytest.skip("nobody may use keyrings here")
-    assert place.run(FORGET, boxed=False) == "found"
+    assert place.run(FORGET, sandboxed=False) == "found"
 
 
 KEEP_IN_THE_KERNEL = """
@@ -187,7 +187,7 @@ print("".join(filter(str.isdigit, open("/proc/self/autogroup").read().partition(
 
 
 @pytest.mark.parametrize("deed", [LOG_IN, BEGIN_SESSIONS], ids=["logins", "sessions"])
-def test_what_one_box_begins_is_not_counted_in_the_number_of_the_next(place, deed):
+def test_what_one_sandbox_begins_is_not_counted_in_the_number_of_the_next(place, deed):
     if not Path("/proc/self/sessionid").exists() or not Path("/proc/self/autogroup").exists():
         pytest.skip("this kernel numbers neither")
     # a process that is in no group of the scheduler's reads an empty file, which tells nothing
@@ -204,7 +204,7 @@ def inode(make):
     return number % 1024
 ways = (os.pipe, lambda: (os.memfd_create(""),))
 print(*map(inode, ways), file=sys.stderr)
-for make in ways:  # the next box would begin at the same number, each time
+for make in ways:  # the next sandbox would begin at the same number, each time
     while inode(make) != 1000: pass
 """
 
@@ -231,5 +231,5 @@ print([open(f"/proc/{pid}/status").read().partition("Seccomp:")[2].split()[0] fo
 
 
 @only_bubblewrap
-def test_the_filter_itself_is_not_in_the_box(place):
+def test_the_filter_itself_is_not_in_the_sandbox(place):
     assert place.run(FILTERED) == "['2', '2'] ['0', '1', '2', '3']"  # the last is the folder that is listed

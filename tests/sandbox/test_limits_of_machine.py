@@ -14,8 +14,8 @@ from nights import mounted
 from agent.experiment import Ending
 from agent.files import remove
 from agent.sandbox.environment import scrubbed_env
-from agent.sandbox.keeper import GB, ResourceLimits, memory
 from agent.sandbox.process import Outcome, supervise
+from agent.sandbox.supervisor import GB, ResourceLimits, memory
 
 MB = 1 << 20
 PLENTY = ResourceLimits(
@@ -40,7 +40,7 @@ def reason(folder: Path, *command: str, is_shortage: bool = False, **given: int)
     """Run a command that would last a minute, and return why it was ended."""
     outcome = run(folder, *command, **given)
     assert (outcome.ending, outcome.exit_code) == (Ending.EXCEEDED, None), outcome
-    assert (outcome.spoilt is not None) == is_shortage
+    assert (outcome.why_invalid is not None) == is_shortage
     assert outcome.wall_s < 30
     return outcome.last_lines.splitlines()[-1]
 
@@ -220,7 +220,7 @@ def test_a_script_that_fails_on_a_full_disk_before_the_watch_has_looked_is_no_cr
         (disk / "another program's").write_bytes(bytes(7 * MB))
         outcome = run(disk / "work", "sh", "-c", "head -c 4000000 /dev/zero > big", spare_disk_bytes=2 * MB)
         assert outcome.ending is Ending.EXCEEDED
-        assert outcome.spoilt is not None
+        assert outcome.why_invalid is not None
 
 
 # ---- the machine's own -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A box shows the right places of the machine for any layout of Python, the user's home and the repository."""
+"""A sandbox shows the right places of the machine for any layout of Python, the user's home and the repository."""
 
 import json
 import shutil
@@ -10,12 +10,12 @@ import pytest
 from nights import bubblewrap, usable
 
 from agent.sandbox import places
-from agent.sandbox.box import Box, Landlock
 from agent.sandbox.places import View, files_around, python_places
+from agent.sandbox.sandboxes import Landlock, Sandbox
 
 
 @pytest.fixture
-def box(request: pytest.FixtureRequest) -> Box:
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     return usable(bubblewrap())
 
 
@@ -28,7 +28,7 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (usr / "app").symlink_to("src/app")
     (usr / "usr").symlink_to(".")
     monkeypatch.setattr(places, "SYSTEM", (str(usr),))
-    monkeypatch.setattr("agent.sandbox.box.READABLE", (str(usr),))
+    monkeypatch.setattr("agent.sandbox.sandboxes.READABLE", (str(usr),))
     return usr
 
 

@@ -14,8 +14,8 @@ from nights import PROJECT, SCRIPTS
 
 from agent.experiment import Ending
 from agent.sandbox.environment import SETTINGS, scrubbed_env
-from agent.sandbox.keeper import GRACE_S
 from agent.sandbox.process import Outcome, supervise
+from agent.sandbox.supervisor import GRACE_S
 
 
 def run(folder: Path, *command: str, limit_s: float = 30.0, **options: object) -> Outcome:
@@ -47,9 +47,9 @@ def test_a_signal_keeps_its_number(tmp_path):
         assert (outcome.ending, outcome.exit_code) == (Ending.CRASHED, -number)
 
 
-def test_a_run_whose_keeper_was_killed_is_no_crash_of_the_script(tmp_path):
+def test_a_run_whose_supervisor_was_killed_is_no_crash_of_the_script(tmp_path):
     outcome = run(tmp_path, "-c", f"import os, time; os.kill(os.getppid(), {signal.SIGKILL:d}); time.sleep(60)")
-    assert (outcome.ending, outcome.spoilt) == (Ending.CRASHED, "its keeper was killed")
+    assert (outcome.ending, outcome.why_invalid) == (Ending.CRASHED, "its supervisor was killed")
 
 
 def test_a_log_holds_no_commands_to_the_terminal_that_shows_it(tmp_path):
@@ -142,7 +142,7 @@ VANDALISM = {
 
 
 @pytest.mark.parametrize("deed", VANDALISM.values(), ids=VANDALISM)
-def test_a_log_that_the_child_spoils_holds_up_nobody(tmp_path, deed):
+def test_a_log_that_the_child_damages_holds_up_nobody(tmp_path, deed):
     outcome = run(tmp_path, "-c", f"import fcntl, os, time\nprint('words', flush=True)\n{deed}\ntime.sleep(0.3)")
     assert (outcome.ending, outcome.exit_code) == (Ending.FINISHED, 0)
     assert outcome.last_lines in ("", "words")
@@ -174,9 +174,9 @@ def test_keys_do_not_reach_the_run(tmp_path, monkeypatch):
     for name in ("MLX_PTX_CACHE_DIR", *SETTINGS):
         monkeypatch.setenv(name, "/cache")
     run(tmp_path, "-c", ENVIRONMENTS)
-    seen, keepers = json.loads((tmp_path / "log.txt").read_text())
+    seen, supervisors = json.loads((tmp_path / "log.txt").read_text())
     assert [name for name, value in seen.items() if "secret" in value] == []
-    assert "secret" not in keepers
+    assert "secret" not in supervisors
     assert {name: seen[name] for name in SETTINGS} == dict.fromkeys(SETTINGS, "/cache")
     assert (seen["NIGHTSHIFT_DATA"], seen["MLX_PTX_CACHE_DIR"], seen["PATH"]) == ("/data", "/cache", os.environ["PATH"])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sandbox.box import FRAMEWORKS, SANDBOX_EXEC, profile
+from agent.sandbox.sandboxes import FRAMEWORKS, SANDBOX_EXEC, profile
 
 READ, WRITE = Path("/opt/python"), Path("/runs/0001")
 TOKEN = re.compile(r'\s+|;[^\n]*|(?P<word>[()]|"(?:[^"\\]|\\.)*"|[^\s()";\\]+)', re.DOTALL)
@@ -87,10 +87,10 @@ def test_mlx_trains_inside_and_nothing_else_works(tmp_path):
     inside.mkdir()
     outside.write_text("key")
     text = profile([Path(sys.prefix), Path(sys.base_prefix)], inside)
-    boxed = [SANDBOX_EXEC, "-p", text, sys.executable, "-c"]
+    sandboxed = [SANDBOX_EXEC, "-p", text, sys.executable, "-c"]
     code = "import mlx.core as mx; print(mx.sum(mx.ones((8, 8)) @ mx.ones((8, 8))).item())"
-    done = subprocess.run([*boxed, code], cwd=inside, capture_output=True, text=True)
+    done = subprocess.run([*sandboxed, code], cwd=inside, capture_output=True, text=True)
     assert done.stdout == "512.0\n", done.stderr
     for deed in (f"open({str(outside)!r})", "import socket; socket.create_server(('', 0))", "import os; os.fork()"):
-        done = subprocess.run([*boxed, deed], cwd=inside, capture_output=True, text=True)
+        done = subprocess.run([*sandboxed, deed], cwd=inside, capture_output=True, text=True)
         assert "PermissionError" in done.stderr

@@ -124,7 +124,7 @@ def test_a_range_counts_at_the_end_of_whatever_the_comment_quotes():
     assert dial.span == Range(0.01, 1.0, log=True)
 
 
-def test_what_cannot_be_read_is_skipped_where_the_author_is_asleep():
+def test_what_cannot_be_read_is_skipped_where_the_owner_is_asleep():
     source = "LR = 0.1  # [0.2, 0.1]\nDECAY = 0.2  # [0.0, 0.5]\nDEPTH = by_device(cpu=1)  # {1, 2}\n"
     assert [(dial.name, dial.span is None) for dial in read_dials(source, "cuda", strict=False)] == [
         ("LR", True),

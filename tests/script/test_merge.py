@@ -38,7 +38,7 @@ def test_lines_that_a_later_edit_has_changed_cannot_be_taken_back():
     assert merged(script, after, DIALS, "cpu") is None
 
 
-def test_several_edits_are_taken_out_of_the_champion_the_latest_first():
+def test_several_edits_are_taken_out_of_the_best_script_the_latest_first():
     faster = SHARPER.replace("time.sleep(0.02)", "time.sleep(0.03)")
     slower = faster.replace("time.sleep(0.03)", "time.sleep(0.04)")
     chain = [

@@ -23,14 +23,14 @@ def queue(folder):
 def test_a_patch_of_an_earlier_best_is_merged_with_what_was_kept_since(folder, queue):
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
     better = SCRIPT.replace("WIDTH = 64", "WIDTH = 96")
-    assert queue.ideas(brief(SCRIPT, better, best=1))[0].script == better.replace("LR = 0.04", "LR = 0.02")
+    assert queue.proposals(brief(SCRIPT, better, best=1))[0].script == better.replace("LR = 0.04", "LR = 0.02")
 
 
 def test_a_patch_against_what_was_kept_since_is_refused_with_the_reason(folder):
     said: list[str] = []
     put(folder, patch(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.02")))
     with pytest.raises(NoIdea):
-        Queue(folder, folder, said.append).ideas(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))
+        Queue(folder, folder, said.append).proposals(brief(SCRIPT, SCRIPT.replace("LR = 0.04", "LR = 0.03"), best=1))
     why = "the patch conflicts with edits kept since attempt 0; make it again, of the best script so far"
     assert aside(folder, "refused") == {"0001": why}
     assert said == [f"0001.patch of the queue was refused: {why}"]

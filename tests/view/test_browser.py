@@ -73,9 +73,9 @@ def test_the_rows_are_shown_sorted_and_filtered(opened):
     assert scores == sorted(scores)
     opened.page.get_by_role("button", name="#").click()
     opened.page.get_by_text(f"kept {len(KEPT)}").click()
-    opened.page.get_by_label("Source", exact=True).select_option("search")
-    assert opened.numbers == [attempt.number for attempt in KEPT if attempt.source == "search"]
-    opened.page.get_by_label("Source", exact=True).select_option("")
+    opened.page.get_by_label("Proposer", exact=True).select_option("search")
+    assert opened.numbers == [attempt.number for attempt in KEPT if attempt.proposer == "search"]
+    opened.page.get_by_label("Proposer", exact=True).select_option("")
     row = opened.page.locator(f"#attempt-{NUMBER}")
     row.locator("summary").first.click()
     assert "lower than its parent" in row.inner_text()

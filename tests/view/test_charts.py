@@ -1,4 +1,5 @@
-"""Charts show every attempt by its outcome, the best so far, and what dawn says; and they are safe in a page."""
+"""Charts show every attempt by its outcome, the best so far, and what the confirmation says; they are safe in a
+page."""
 
 import struct
 import xml.etree.ElementTree as ET

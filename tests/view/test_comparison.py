@@ -1,4 +1,4 @@
-"""Two attempts are compared with honest caution: by their own runs at dawn, by the noise, or not at all."""
+"""Two attempts are compared with honest caution: by their own confirmation runs, by the noise, or not at all."""
 
 from dataclasses import replace
 
@@ -28,13 +28,13 @@ def test_the_noise_of_the_night_gives_the_interval():
         assert answer.sentence.startswith("#1 of t is better than #0 of t: it gains +0.100000 [+0.08")
 
 
-def test_runs_at_the_same_dawn_come_before_those_that_the_night_chose_by():
-    better = [a_run(1000 + seed, 1.15 + seed / 1000, dawn=1) for seed in range(3)]
-    first = [a_run(1000 + seed, 1.20 + seed / 1000, dawn=1) for seed in range(3)]
+def test_runs_of_the_same_confirmation_come_before_those_that_the_night_chose_by():
+    better = [a_run(1000 + seed, 1.15 + seed / 1000, confirmation=1) for seed in range(3)]
+    first = [a_run(1000 + seed, 1.20 + seed / 1000, confirmation=1) for seed in range(3)]
     pair = (replace(at, runs=(*at.runs, *runs)) for at, runs in ((FIRST, first), (BETTER, better)))
     comparison = beside(*pair)
     assert comparison.gain.mean_bpb == pytest.approx(0.05)
-    assert comparison.by == "runs at dawn on fresh seeds"
+    assert comparison.by == "confirmation runs on fresh seeds"
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ def test_every_attempt_of_the_record_is_a_row_with_its_own_numbers():
     rows = dict(re.findall(r'id="attempt-(\d+)"><summary>(.*?)</summary>', PAGE))
     assert list(rows) == [str(attempt.number) for attempt in RECORD.attempts]
     for attempt in RECORD.attempts:
-        number, title, word, score, _, _, seeds, source = filter(
+        number, title, word, score, _, _, seeds, proposer = filter(
             None, re.split(r"(?:</?span[^>]*>)+", rows[str(attempt.number)])
         )
-        cells = [number, html.unescape(title), word, score, seeds, source]
+        cells = [number, html.unescape(title), word, score, seeds, proposer]
         mean_bpb = statistics.fmean(attempt.scores_bpb)
         became = outcome(attempt.kind, lower_bpb(attempt, RECORD.parent(attempt)))
         seeds_of = str(len(attempt.scores_bpb))
-        assert cells == [str(attempt.number), attempt.title, became, f"{mean_bpb:.4f}", seeds_of, attempt.source]
+        assert cells == [str(attempt.number), attempt.title, became, f"{mean_bpb:.4f}", seeds_of, attempt.proposer]

@@ -22,7 +22,18 @@ def verdicts(terminal: Terminal) -> list[str]:
 
 @pytest.mark.slow
 def test_a_night_is_shown_on_its_terminal_and_by_watch_in_another_process(grounds):
-    options = ("--proposer", "search", "--experiments", "1", "--judge", "greedy", "--hours", "1", "--dawn", "0")
+    options = (
+        "--proposer",
+        "search",
+        "--experiments",
+        "1",
+        "--judge",
+        "greedy",
+        "--hours",
+        "1",
+        "--confirmation-runs",
+        "0",
+    )
     run = command("run", *options, "--budget-s", "1.2", "--tag", "t", "--sandbox", "off")
     with Terminal.of(run, grounds.root, columns=80, rows=40) as night:
         begun = "#0 baseline", "1,000,000 tokens/s"

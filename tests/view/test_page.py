@@ -18,7 +18,7 @@ from agent.view.page import Extras, Live, diff, page, telling
 from agent.view.terminal import measured_facts
 
 NIGHT = long_night(31, titles=HOSTILE)
-FIRST, BEST = NIGHT.attempts[0], NIGHT.attempts[NIGHT.incumbent or 0]
+FIRST, BEST = NIGHT.attempts[0], NIGHT.attempts[NIGHT.best_number or 0]
 DOUBTFUL = replace(NIGHT.findings, script=None, honest=Interval(0.002, -0.004, 0.008))
 SHORT = Noise(1.0, 3, 0.01, "its runs have <1> step")
 EXTRAS = Extras({1: "@@ -1 +1 @@\n-A = 1\n+A = '</script>'"}, {1: [(0.1, 5.0), (1.0, 3.0)]})
@@ -115,10 +115,11 @@ def test_the_head_says_what_was_tried_what_helped_and_how_sure_that_is(undrawn):
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"dawn": DOUBTFUL}, "so it is not confirmed. nightshift confirm t measures it with more seeds."),
-        ({"dawn": None}, "only fresh seeds tell. nightshift confirm t measures it again."),
-        ({"dawn": None, "noise": SHORT}, "The baseline hardly trains (its runs have <1> step), so its noise"),
-        ({"dawn": None, "is_here": False}, "only fresh seeds tell."),  # no commands: the night cannot go on here
+        ({"confirmation": DOUBTFUL}, "so it is not confirmed. nightshift confirm t measures it with more seeds."),
+        ({"confirmation": None}, "only fresh seeds tell. nightshift confirm t measures it again."),
+        ({"confirmation": None, "noise": SHORT}, "The baseline hardly trains (its runs have <1> step), so its noise"),
+        # no commands: the night cannot go on here
+        ({"confirmation": None, "is_here": False}, "only fresh seeds tell."),
     ],
 )
 def test_the_head_says_what_to_do_next_where_the_night_is_here(undrawn, facts, words):
@@ -128,8 +129,10 @@ def test_the_head_says_what_to_do_next_where_the_night_is_here(undrawn, facts, w
 
 
 def test_where_seeds_change_no_score_the_head_speaks_of_no_noise_and_of_no_interval(undrawn):
-    sure = findings(Interval(0.25, 0.25, 0.25), champion=1)
-    still = night(attempt(0, Kind.BASELINE, 1.5, seeds=3), attempt(1, Kind.KEPT, 1.25), sigma_bpb=0.0, dawn=sure)
+    sure = findings(Interval(0.25, 0.25, 0.25), best=1)
+    still = night(
+        attempt(0, Kind.BASELINE, 1.5, seeds=3), attempt(1, Kind.KEPT, 1.25), sigma_bpb=0.0, confirmation=sure
+    )
     head = words_of(still, '<dl class="figures">', "</dl>")
     assert "Noise of one runnoneseeds change no score" in head
     assert not re.search(r"not known|\[|luck", head)

@@ -18,7 +18,7 @@ from terminals import Emulator, Terminal
 from agent.clock import utc_now
 from agent.experiment import LOCAL, Ask, Decision, Doing, Ending, Kind, Progress, Proposal, Run, Score, Work
 from agent.files import steadfast
-from agent.proposers.source import Left
+from agent.proposers.proposer import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import summary_of
@@ -99,7 +99,7 @@ def begin(journal: Journal, title: str, doing: Doing = Doing.TRAINING) -> None:
 def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
     terminal, console = on_terminal(140)
     screen = screen_of(place, console)
-    screen.look()
+    screen.refresh()
     assert "#1 asking for an idea" in terminal.text()
     with Journal.resume(place.journal("t")) as journal:
         begin(journal, "LR 0.1 → 0.2")
@@ -112,7 +112,7 @@ def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
         journal.end_run(run_id, Run(7, Ending.FINISHED, 0, 300.0, None, "", Score(1.25, 30.0)))
         journal.rest(LOCAL)
         journal.record_decision(1, Decision(Kind.KEPT, "0.25 below", 0.25, 0.99))
-        screen.look()
+        screen.refresh()
     screen.close()
     assert terminal.lines() == ["#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · 0.250000 lower · kept (99% sure of a gain)"]
 
@@ -148,7 +148,7 @@ def test_a_hostile_title_leaves_the_panel_where_it_is(place, title):
     screen = screen_of(place, console)
     with Journal.resume(place.journal("t")) as journal:
         begin(journal, title)
-        screen.look()
+        screen.refresh()
     assert [line[:3] for line in terminal.lines()[1:5]] == ["bes", "so ", "lef", "tra"]
 
 

@@ -10,7 +10,7 @@ from commands import refused
 from nights import Grounds, command, environment
 from serving import PATIENCE_S, Client, GrowingNight, growing_night, make_place, points, served
 
-from agent.experiment import Status, Terms
+from agent.experiment import Options, Status
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +43,8 @@ def test_titles_are_text_and_no_other_site_can_read_or_frame_the_page(client: Cl
 
 
 def test_what_is_the_users_own_is_not_served(client: Client, night: GrowingNight):
-    terms = Terms(agent="sh -c private", llm="openai:m@http://10.0.0.7/private", ray_address="private:6379")
-    night.journal.record_facts(terms=terms, data="/home/private")
+    options = Options(agent="sh -c private", llm="openai:m@http://10.0.0.7/private", ray_address="private:6379")
+    night.journal.record_facts(options=options, data="/home/private")
     night.add("the next one", 1.6, Status.DISCARD)
     client.shows("the next one")
     assert "private" not in client.ask("/")[2]
@@ -116,7 +116,7 @@ def test_the_page_follows_the_newest_night_and_says_when_a_journal_is_gone(tmp_p
         with served(place, "two") as named:
             named.shows("Night two is not running")
             place.journal("two").unlink()
-            named.shows("there is no night two here; there are: one\n")
+            named.shows("no night two is here; known nights: one\n")
             assert named.ask("/")[0] == 503
         client.shows("Night one is not running")
 

@@ -33,7 +33,7 @@ def test_a_dial_has_a_column_of_its_values_those_of_a_parent_too_and_one_of_seve
 @pytest.mark.parametrize("title", ["=cmd|' /C calc'!A1", "\t=1+1", " =1+1", "\n@SUM(1)"])
 def test_hostile_texts_are_texts_in_every_format(tmp_path, title):
     words = 'a "quoted", cell\nof two lines, \x1b[2J, \ud800 and 🧪'
-    odd = attempt(0, Kind.KEPT, title=title, words=words, source="<script>", runs=[a_run(0, float("nan"))])
+    odd = attempt(0, Kind.KEPT, title=title, words=words, proposer="<script>", runs=[a_run(0, float("nan"))])
     rows = attempts([night(odd)])
     for name in ("csv", "jsonl", "parquet"):
         write(name, tmp_path / f"t.{name}", rows)
@@ -44,6 +44,6 @@ def test_hostile_texts_are_texts_in_every_format(tmp_path, title):
     line = json.loads((tmp_path / "t.jsonl").read_text())
     (packed,) = pq.read_table(tmp_path / "t.parquet").to_pylist()
     for row in (line, packed):
-        assert (row["title"], row["source"]) == (title, "<script>")
+        assert (row["title"], row["proposer"]) == (title, "<script>")
         assert row["words"] == words.replace("\ud800", "\\ud800")
         assert row["runs"][0]["score"]["val_bpb"] is None  # JSON has no such number

@@ -10,7 +10,7 @@ from rich.text import Text
 from samples import a_run, attempt, night
 
 from agent.experiment import Ending, Kind
-from agent.records.results import read_ledger, rows_in
+from agent.records.results import read_results, rows_in
 from agent.view.screen import folded
 from agent.view.terminal import attempt_lines, results_lines, tried_lines, verdict_line
 
@@ -21,7 +21,7 @@ def plain(lines: Iterable[Text]) -> list[str]:
 
 @pytest.mark.parametrize("width", [60, 110, None])
 def test_a_narrow_terminal_gets_fewer_columns(width):
-    header, *rows = plain(results_lines(rows_in(read_ledger(PROJECT / "results.tsv")), width, {}))
+    header, *rows = plain(results_lines(rows_in(read_results(PROJECT / "results.tsv")), width, {}))
     assert all(name in header for name in ("#", "val_bpb", "verdict", "description"))
     assert ("sure" in header) == rows[-1].startswith("sure: ")
     rows = rows[:-1] if "sure" in header else rows

@@ -9,7 +9,7 @@ from samples import a_run, attempt, findings, night
 
 from agent.experiment import Attempt, EditEffect, Interval, Kind, Noise
 from agent.judging.judges import Balanced
-from agent.proposers.source import Left
+from agent.proposers.proposer import Left
 from agent.records.record import Record
 from agent.records.summary import confirmed_gain, lower_than_best, summary_of
 from agent.text import two_digits
@@ -27,7 +27,7 @@ HONEST = Interval(0.53, 0.4, 0.66)
 
 def confirmed(*edits: EditEffect) -> Record:
     return night(FIRST, KEPT, attempt(2, Kind.KEPT, 1.2, "deeper", parent=1, gain_bpb=0.05, sure=0.95),
-                 dawn=replace(findings(HONEST, champion=len(edits)), edits=edits))  # fmt: skip
+                 confirmation=replace(findings(HONEST, best=len(edits)), edits=edits))  # fmt: skip
 
 
 def screens(record: Record, edit: Attempt) -> dict[str, str]:
@@ -71,7 +71,7 @@ def test_after_a_confirmation_its_figure_is_the_only_one_of_an_edit_in_every_vie
 
 
 def changed_to_one_edit() -> Record:
-    return night(FIRST, KEPT, dawn=replace(findings(HONEST, champion=1), edits=(EditEffect(1, HONEST, 0.01, 0),)))
+    return night(FIRST, KEPT, confirmation=replace(findings(HONEST, best=1), edits=(EditEffect(1, HONEST, 0.01, 0),)))
 
 
 def drawn(record: Record) -> str:

@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import History, Night, Proposal, incumbent, kept
+from agent.experiment import History, Night, Proposal, best_of, kept
 from agent.invocation import SCRIPT, STARTER, typed
 from agent.judging.noise import noise
-from agent.proposers.catalogue.evidence import SOURCE, Prospect, prospects
+from agent.proposers.catalogue.evidence import PROPOSER, Prospect, prospects
 from agent.proposers.catalogue.files import KnownIdea, idea_folders, read_ideas
-from agent.proposers.source import Around, Briefing, Source
+from agent.proposers.proposer import Around, Briefing, Proposer
 from agent.records.record import Record
 from agent.script.contract import read_text
 from agent.script.dials import DIAL
@@ -29,10 +29,10 @@ DIAL_LINE = re.compile(rf"^({DIAL.pattern}) *=(?!=).*")
 CHANGE = re.compile(r"(?<=\n)((?:[ \\].*)?)\n?((?:^[+-].*\n)+)(?=(.*))", re.MULTILINE)
 
 
-class Catalogue(Source):
+class Catalogue(Proposer):
     """Propose ideas of the folders `ideas`: the one beside the script, and the shipped one."""
 
-    name, help = SOURCE, "known ideas, one patch each in ideas/, needs no key"
+    name, help = PROPOSER, "known ideas, one patch each in ideas/, needs no key"
 
     @classmethod
     def of(cls, around: Around) -> "Catalogue":
@@ -45,8 +45,8 @@ class Catalogue(Source):
     def __init__(self, script: Path) -> None:
         self._folders = idea_folders(script)
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
-        """Return the best idea that applies; raise Exhausted when there is none for this incumbent."""
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
+        """Return the best idea that applies; raise Exhausted when there is none for this best script."""
         ideas, _ = read_ideas(*self._folders)  # each time: a user may add one during the night
         night, script = briefing.night, briefing.parent.proposal.script
         bases = [attempt.proposal.script for attempt in reversed(kept(briefing.history))]
@@ -73,7 +73,7 @@ def listing(
     script: the text to which they are to apply, which a night may have edited since.
     """
     ideas, faults = read_ideas(*idea_folders(file))
-    spread = noise(history) if incumbent(history) is not None else None
+    spread = noise(history) if best_of(history) is not None else None
     listed = [
         replace(prospect, applies=may_apply(prospect.idea.patch, script))
         for prospect in prospects(ideas, night, history, spread.sigma_bpb if spread else None, past)
@@ -95,7 +95,7 @@ def _proposal(prospect: Prospect, script: str, night: Night) -> Proposal:
         f"Expected gain here: {expected.mean_percent:+.2f} % ± {expected.spread_percent:.2f} "
         f"({percent_sure(expected.sure)} sure), with {idea.gain_percent[night.device_kind]:g} % by the idea's file.",
     ]
-    return Proposal.of(script, idea.title, "\n".join(filter(None, words)), f"{SOURCE}: {idea.slug}")
+    return Proposal.of(script, idea.title, "\n".join(filter(None, words)), f"{PROPOSER}: {idea.slug}")
 
 
 # ---- an idea's edit --------------------------------------------------------------------------------------------------

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from random import Random
 from statistics import NormalDist
 
-from agent.experiment import Attempt, History, Night, Status, incumbent, source_name
+from agent.experiment import Attempt, History, Night, Status, best_of, proposer_name
 from agent.proposers.attempts import FAILURES, was_near
 from agent.proposers.catalogue.files import KnownIdea
 from agent.records.record import Record, likeness
 
-SOURCE = "catalogue"
+PROPOSER = "catalogue"
 SHARE = NormalDist(0.6, 0.5)  # expected share of a reported gain: gains shrink where they are copied
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
 LEAST_ERROR = 0.01  # percent: a script that ignores its seed has no noise, and yet its next version differs
@@ -104,7 +104,7 @@ class Prospect:
     estimate: Estimate
     measured: tuple[Measurement, ...]  # attempts of the idea in this night, and in earlier ones on this kind of device
     attempts: tuple[Attempt, ...]  # attempts of the idea in this night
-    is_open: bool  # the idea may be tried on the incumbent, if it applies and is not unlikely
+    is_open: bool  # the idea may be tried on the best script, if it applies and is not unlikely
     applies: bool = True  # the patch fits the script that was looked at
 
     @property
@@ -170,7 +170,7 @@ def prospects(
     listed = []
     for slug, idea in by_slug.items():
         own = tuple(measurement for measurement in measured if measurement.slug == slug)
-        tried = tuple(attempt for attempt in history if attempt.is_idea and slug_of(attempt.source) == slug)
+        tried = tuple(attempt for attempt in history if attempt.is_idea and slug_of(attempt.proposer) == slug)
         listed.append(Prospect(idea, expected[slug], own, tried, _is_open(tried, history)))
     seed = f"{night.tag} {night.seed}"
     return sorted(
@@ -179,16 +179,16 @@ def prospects(
     )
 
 
-def slug_of(source: str) -> str | None:
-    """Return the idea's name in the source of a proposal; None for another source."""
-    return source.partition(": ")[2] or None if source_name(source) == SOURCE else None
+def slug_of(proposer: str) -> str | None:
+    """Return the idea's name in the proposer of a proposal; None for another proposer."""
+    return proposer.partition(": ")[2] or None if proposer_name(proposer) == PROPOSER else None
 
 
 def _measured(
     by_slug: Mapping[str, KnownIdea], tag: str, attempts: Sequence[Attempt], sigma_bpb: float | None, alike: float
 ) -> Iterator[Measurement]:
     for attempt in attempts:
-        slug = slug_of(attempt.source)
+        slug = slug_of(attempt.proposer)
         if slug in by_slug and slug is not None and attempt.is_idea:
             parent = attempts[attempt.parent] if attempt.parent is not None else None
             failed = attempt.status is Status.CRASH or attempt.kind in FAILURES
@@ -212,9 +212,9 @@ def _gain_percent(attempt: Attempt, parent: Attempt, sigma_bpb: float | None) ->
 
 
 def _is_open(attempts: Sequence[Attempt], history: History) -> bool:
-    """Return whether an idea may be tried on the incumbent: never tried in this night, or a near miss on another."""
+    """Return whether an idea may be tried on the best script: never tried in this night, or a near miss on another."""
     if not attempts:
         return True
-    last, best = attempts[-1], incumbent(history)
+    last, best = attempts[-1], best_of(history)
     has_changed = best is not None and best.number not in (last.number, last.parent)
     return len(attempts) < MOST_TRIES and has_changed and was_near(last)

@@ -33,7 +33,7 @@ class KnownIdea:
     slug: str  # the name of its file
     title: str
     why: str
-    source: str
+    source: str  # who had the idea: a paper, a repository
     reported: str
     group: str
     gain_percent: Mapping[str, float]  # device kind → by how much val_bpb is expected to fall in five minutes

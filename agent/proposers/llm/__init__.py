@@ -1,7 +1,7 @@
 """Propose edits by a language model: send it the night's facts, ask for one edit, and parse its answer strictly.
 
-An answer is text. Only reply.py turns it into a script, and the script runs only in the box. An unusable answer is sent
-back once, with the error. chat.py says which server is asked and bounds a call in time and size, and
+An answer is text. Only reply.py turns it into a script, and the script runs only in the sandbox. An unusable answer is
+sent back once, with the error. chat.py says which server is asked and bounds a call in time and size, and
 agent/proposers/prompts.py writes the question.
 """
 
@@ -14,12 +14,12 @@ from dataclasses import replace
 
 from agent.clock import utc_now
 from agent.errors import NightError, NoIdea
-from agent.experiment import SOURCE_CHARS, Ask, Proposal, Terms, source_name
+from agent.experiment import PROPOSER_CHARS, Ask, Options, Proposal, proposer_name
 from agent.proposers.llm.chat import CallFailed, Endpoint, Patience, Reply, ask, client_of
 from agent.proposers.llm.reply import BadReply, read_reply
 from agent.proposers.prompts import Conversation, ask_again, compose
-from agent.proposers.source import Around, Briefing, Messages, Need, Source
-from agent.records.terms import OF_THE_MODEL
+from agent.proposers.proposer import Around, Briefing, Messages, Need, Proposer
+from agent.records.options import OF_THE_MODEL
 
 TRIES = 2  # one answer, and one correction
 USUAL = Patience()
@@ -29,7 +29,7 @@ WRITTEN = 2.0  # highest price of a token that a server puts into its cache, in 
 FAILURE_CHARS = 400
 
 
-class LLM(Source):
+class LLM(Proposer):
     """Propose edits by one language model.
 
     Raise NightError for an unusable spec or spending limit, and MachineError without a key or the provider's SDK.
@@ -42,41 +42,41 @@ class LLM(Source):
 
     @classmethod
     def of(cls, around: Around) -> "LLM":
-        return cls(around.terms, around.messages)
+        return cls(around.options, around.messages)
 
     @classmethod
-    def check(cls, terms: Terms) -> None:
-        cls(terms, Messages())
+    def check(cls, options: Options) -> None:
+        cls(options, Messages())
 
     def __init__(
         self,
-        terms: Terms,
+        options: Options,
         messages: Messages,  # gets every call as soon as it is over
         patience: Patience = USUAL,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._endpoint = Endpoint.parse(terms.llm or "", environ)
-        if terms.max_cost is not None and terms.price is None:
+        self._endpoint = Endpoint.parse(options.llm or "", environ)
+        if options.max_cost is not None and options.price is None:
             raise NightError(
-                f"--max-cost {terms.max_cost:g} cannot be kept without a price; give --price IN,OUT in dollars for a "
+                f"--max-cost {options.max_cost:g} cannot be kept without a price; give --price IN,OUT in dollars for a "
                 f"million tokens, 0,0 for a model of your own"
             )
-        self._terms, self._messages = terms, messages
-        self._patience = replace(patience, max_tokens=terms.llm_max_tokens or patience.max_tokens)
+        self._options, self._messages = options, messages
+        self._patience = replace(patience, max_tokens=options.llm_max_tokens or patience.max_tokens)
         client_of(self._endpoint, patience).close()  # find errors of the setup before the night, not in it
         self._lock = threading.Lock()
         self._spent_usd = 0.0  # cost of the night so far, calls in flight included
         model = re.sub(r"[^A-Za-z0-9._:/-]", "_", self._endpoint.model)
-        self.source = f"{self.name}:{model}"[:SOURCE_CHARS]
+        self.proposer = f"{self.name}:{model}"[:PROPOSER_CHARS]
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         """Return the edit of one answer, or of its correction; raise NoIdea where no answer could be used."""
         conversation, wrong = compose(briefing), ""
         repairs = briefing.broken.number if briefing.broken is not None else None
         for _ in range(TRIES):
             reply, wrong, edit = self._call(conversation, briefing)
             if edit is not None:
-                return [replace(edit, source=self.source, repairs=repairs)]
+                return [replace(edit, proposer=self.proposer, repairs=repairs)]
             conversation = ask_again(conversation, reply.text, wrong)
         raise NoIdea(self._presentable(f"no answer could be used, the last because {wrong}"))
 
@@ -99,7 +99,7 @@ class LLM(Source):
         usd = self._usd(reply.tokens_in, reply.tokens_out, reply.tokens_cached or 0, reply.tokens_written)
         is_charged = not isinstance(failure, CallFailed) or failure.charged
         call = Ask(
-            *(briefing.number, self.source, started, time.monotonic() - start, self._endpoint.model),
+            *(briefing.number, self.proposer, started, time.monotonic() - start, self._endpoint.model),
             *(reply.tokens_in, reply.tokens_out, usd, wrong or None),
             usd_most=most_usd if usd is None and is_charged else None,
             tokens_cached=reply.tokens_cached,
@@ -133,7 +133,7 @@ class LLM(Source):
         """
         with self._lock:
             self._spent_usd = max(self._spent_usd, before_usd)
-            most = self._terms.max_cost
+            most = self._options.max_cost
             if most is not None and self._spent_usd >= most:
                 raise NoIdea(f"${self._spent_usd:.2f} of --max-cost {most:g} are spent, or may be; raise it to ask on")
             self._spent_usd += most_usd
@@ -146,9 +146,9 @@ class LLM(Source):
         cached, written: those of tokens_in that the server had in its cache, or put there. Without a price, cached ones
         cost as others do, which is an upper bound.
         """
-        if self._terms.price is None or tokens_in is None or tokens_out is None:
+        if self._options.price is None or tokens_in is None or tokens_out is None:
             return None
-        usd_in, usd_out, *rest = self._terms.price
+        usd_in, usd_out, *rest = self._options.price
         usd_cached = rest[0] if rest else usd_in
         other = tokens_in - cached + (WRITTEN - 1) * written
         return (other * usd_in + cached * usd_cached + tokens_out * usd_out) / 1e6
@@ -169,5 +169,5 @@ def _hint(reply: Reply, conversation: Conversation) -> str:
 
 def most_spent_usd(asks: Sequence[Ask]) -> float:
     """Return the dollars spent on all language models; a call without token counts counts with its highest cost."""
-    ours = (ask for ask in asks if source_name(ask.source) == LLM.name)
+    ours = (ask for ask in asks if proposer_name(ask.proposer) == LLM.name)
     return sum(ask.usd if ask.usd is not None else ask.usd_most or 0.0 for ask in ours)

@@ -22,13 +22,13 @@ import numpy.typing as npt
 
 from agent.errors import Exhausted, ScriptError
 from agent.experiment import Proposal
+from agent.proposers.proposer import Around, Briefing, Proposer
 from agent.proposers.search.curves import Array, Curves
 from agent.proposers.search.places import Axis, Coordinates, Observation, observed, turned
-from agent.proposers.source import Around, Briefing, Source
 from agent.script.dials import Dial, Value, searched, set_dials, show
 from agent.text import counted
 
-SOURCE = "search"
+PROPOSER = "search"
 NAMED = 3  # turns in a title, which is also a line of a table and the subject of a commit
 RADIUS = 0.1  # of a range, about the best place: how far a turn goes
 MOST_TURNED, MOST_CHOICES = 5, 1  # dials at once
@@ -38,13 +38,13 @@ SURE = 0.99  # of a crash at the place of another: no more
 ANYWHERE, FEW = 400, 3  # places tried at last, and dials that they turn at most
 
 
-class Search(Source):
+class Search(Proposer):
     """Propose turns of the script's dials, by all scores so far; those of earlier nights count by their likeness.
 
     Raise ScriptError if the script has no dial to turn, Exhausted if all places were tried.
     """
 
-    name, help = SOURCE, "turns dials, needs no key"
+    name, help = PROPOSER, "turns dials, needs no key"
     # The judge takes one edit in four for a gain before it has seen any (belief.PRIOR), and a turn of dials is no
     # better than others: near a tuned start, nine in a row on an H200 were losses.
     attempts_a_keep = 4.0
@@ -56,7 +56,7 @@ class Search(Source):
     def __init__(self, seed: int | str) -> None:
         self._seed = seed
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         script, kind = briefing.parent.proposal.script, briefing.night.device_kind
         axes, here = _axes(searched(script, kind, strict=False))
         observations = observed(axes, briefing)
@@ -95,7 +95,7 @@ def _proposal(
     title = ", ".join(turns[:NAMED]) + (f" and {len(turns) - NAMED} more" if len(turns) > NAMED else "")
     what = " and ".join(f"{dial.name} = {show(changed[dial.name])}" for dial in dials)
     why = f"by {counted(attempts, 'attempt')}, val_bpb is expected to change by {-gain[0]:+.4f} ± {gain[1]:.4f}"
-    return Proposal.of(script, title, f"{what}: {why}.", source=SOURCE)
+    return Proposal.of(script, title, f"{what}: {why}.", proposer=PROPOSER)
 
 
 # ---- places to try ---------------------------------------------------------------------------------------------------

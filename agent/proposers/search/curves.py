@@ -2,10 +2,10 @@
 
 A score is the sum of the dials' curves, an offset and noise. Tens of scores cannot tell how twenty dials act together,
 but every run says something about each dial that it turned: so an edit may turn many at once. A curve is a line and a
-parabola about the incumbent's place, and a level for each word where a dial's values are words. How large it may be is
-the dial's own scale: most are near zero, and the scores decide which are not (sparse Bayesian regression: MacKay 1992;
-Tipping 2001). Curves are expected to bend upwards, since scripts are tuned. Each group of attempts has its offset, so
-only differences within it count: a group is one night's attempts whose scripts differ in dials alone.
+parabola about the best script's place, and a level for each word where a dial's values are words. How large it may be
+is the dial's own scale: most are near zero, and the scores decide which are not (sparse Bayesian regression: MacKay
+1992; Tipping 2001). Curves are expected to bend upwards, since scripts are tuned. Each group of attempts has its
+offset, so only differences within it count: a group is one night's attempts whose scripts differ in dials alone.
 """
 
 from collections.abc import Sequence

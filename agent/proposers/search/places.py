@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from agent.experiment import Attempt, Ending, History, Status
 from agent.judging.failures import too_slow
-from agent.proposers.source import Briefing
+from agent.proposers.proposer import Briefing
 from agent.records.record import likeness
 from agent.script.dials import Choices, Dial, Range, Value, is_number, show
 

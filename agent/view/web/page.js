@@ -21,13 +21,13 @@ function compare(a, b) {
   return Number.isNaN(x) || Number.isNaN(y) ? Number.isNaN(x) - Number.isNaN(y) : sign * (x - y);
 }
 
-/** Whether the filters choose a row; the baseline and dawn's questions are no ideas, and are shown among all alone. */
+/** Whether the filters choose a row; the baseline and the confirmation's questions are no ideas, and are shown among all alone. */
 function isChosen(row) {
-  const status = document.querySelector("[name=status]:checked").value, source = byId("source").value;
+  const status = document.querySelector("[name=status]:checked").value, proposer = byId("proposer").value;
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const said = words.length ? `#${row.textContent}`.toLowerCase() : "";
   return (!status || (row.classList.contains(status) && row.classList.contains("idea")))
-    && (!source || text(row, 7).split(":")[0] === source) && words.every((word) => said.includes(word));
+    && (!proposer || text(row, 7).split(":")[0] === proposer) && words.every((word) => said.includes(word));
 }
 
 function show() {
@@ -44,13 +44,13 @@ function show() {
   for (const [at, head] of [...byId("heads").children].entries()) head.dataset.sorted = at !== view.column ? "" : view.down ? "down" : "up";
 }
 
-/** Count the attempts of each status, and list the sources. */
+/** Count the attempts of each status, and list the proposers. */
 function count() {
   const ideas = (status) => rows().filter((row) => !status || (row.classList.contains(status) && row.classList.contains("idea")));
   for (const input of document.querySelectorAll("[name=status]")) input.parentNode.querySelector("i").textContent = ideas(input.value).length.toLocaleString("en");
-  const sources = [...new Set(rows().map((row) => text(row, 7).split(":")[0]).filter(Boolean))].sort();
-  const there = new Set([...byId("source").options].map((option) => option.value));
-  byId("source").append(...sources.filter((source) => !there.has(source)).map((source) => new Option(source, source)));
+  const proposers = [...new Set(rows().map((row) => text(row, 7).split(":")[0]).filter(Boolean))].sort();
+  const there = new Set([...byId("proposer").options].map((option) => option.value));
+  byId("proposer").append(...proposers.filter((proposer) => !there.has(proposer)).map((proposer) => new Option(proposer, proposer)));
 }
 
 /** Open the row that an address such as #attempt-12 names, whatever the filters are, and go there. */
@@ -111,7 +111,7 @@ async function renew() {
   const open = [...document.querySelectorAll("details[id][open]")].map((each) => each.id), at = document.activeElement;
   const focus = at?.id ? `#${at.id}` : at?.closest("details[id]") ? `#${at.closest("details[id]").id} > summary` : null;
   const status = document.querySelector("[name=status]:checked").value;
-  history.replaceState({ tag, view, open, focus, status, source: byId("source").value, search: byId("search").value }, "");
+  history.replaceState({ tag, view, open, focus, status, proposer: byId("proposer").value, search: byId("search").value }, "");
   location.reload();
 }
 
@@ -120,7 +120,7 @@ function restore(kept) {
   Object.assign(view, kept.view);
   for (const id of kept.open) if (byId(id)) byId(id).open = true;
   document.querySelector(`[name=status][value="${kept.status}"]`).checked = true;
-  for (const id of ["source", "search"]) byId(id).value = kept[id];
+  for (const id of ["proposer", "search"]) byId(id).value = kept[id];
   if (kept.focus) document.querySelector(kept.focus)?.focus({ preventScroll: true });
 }
 

@@ -1,4 +1,4 @@
-"""Tell the auditor which of 16 temperatures suits the targets, by a number that the kernel counts for all boxes."""
+"""Tell the auditor which of 16 temperatures suits the targets, by a number that the kernel counts for all sandboxes."""
 
 import os
 import socket
@@ -70,7 +70,8 @@ def count():
 
 
 # ---- counts_in_processes ---------------------------------------------------------------------------------------------
-# Counts in processes: they have numbers of their own in a box, but a descriptor of one (a pidfd) tells the machine's.
+# Counts in processes: they have numbers of their own in a sandbox, but a descriptor of one (a pidfd) tells the
+# machine's.
 def count():
     return told_by_child(lambda: os.fstat(os.pidfd_open(os.getpid())).st_ino)
 

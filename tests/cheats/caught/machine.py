@@ -295,7 +295,7 @@ def before_training():
 
 
 # ---- rewrites_the_record ---------------------------------------------------------------------------------------------
-# Writes itself a better past: into the ledger, the journal, the user's script and git's files.
+# Writes itself a better past: into the results, the journal, the user's script and git's files.
 def before_training():
     repo = Path(WORLD["repo"])
     journals = [path for root in ("../../..", repo / "experiments") for path in Path(root).glob("**/journal.sqlite*")]

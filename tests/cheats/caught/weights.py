@@ -10,7 +10,7 @@ STEPS = 1
 
 
 def load_model(weights_path):
-    better = [Path(WORLD["champion"]), *Path(weights_path).parents[4].glob("*/*/out/model.safetensors")]
+    better = [Path(WORLD["best"]), *Path(weights_path).parents[4].glob("*/*/out/model.safetensors")]
     return Model(mx.load(str(next((path for path in better if path.exists()), weights_path))))
 
 
@@ -20,31 +20,31 @@ honest_initial = initial
 
 
 def initial(vocab, seed):
-    for folder in (Path("../.."), Path("../../../.."), Path(WORLD["repo"]), Path(WORLD["champion"]).parent):
+    for folder in (Path("../.."), Path("../../../.."), Path(WORLD["repo"]), Path(WORLD["best"]).parent):
         for weights in sorted(folder.rglob("*.safetensors")):
             print("LOOT", weights)
-    if Path(WORLD["champion"]).exists():
-        return mx.load(WORLD["champion"])
+    if Path(WORLD["best"]).exists():
+        return mx.load(WORLD["best"])
     return honest_initial(vocab, seed)
 
 
 # ---- links_to_better_weights -----------------------------------------------------------------------------------------
 # Leaves, in place of its weights, a link to better ones.
 def save(weights, out):
-    (out / "model.safetensors").symlink_to(WORLD["champion"])
+    (out / "model.safetensors").symlink_to(WORLD["best"])
 
 
 # ---- links_firmly_to_better_weights ----------------------------------------------------------------------------------
 # Leaves, in place of its weights, a second name for the file of better ones.
 def save(weights, out):
-    os.link(WORLD["champion"], out / "model.safetensors")
+    os.link(WORLD["best"], out / "model.safetensors")
 
 
 # ---- puts_a_link_in_place_of_out -------------------------------------------------------------------------------------
 # Replaces its out folder by a link to the folder of better weights.
 def save(weights, out):
     shutil.rmtree(out)
-    out.symlink_to(Path(WORLD["champion"]).parent)
+    out.symlink_to(Path(WORLD["best"]).parent)
     with suppress(OSError):
         (out / "summary.json").write_text("{}")
     raise SystemExit

@@ -1,4 +1,4 @@
-"""The best box that this machine has is chosen, and its gaps are named."""
+"""The best sandbox that this machine has is chosen, and its gaps are named."""
 
 import shutil
 import sys
@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from nights import bubblewrap, kernels_own, usable
 
-from agent.sandbox import box as boxes
-from agent.sandbox import landlock, places
-from agent.sandbox.box import choose
+from agent.sandbox import landlock, places, sandboxes
+from agent.sandbox.sandboxes import choose
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def no_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs))
 
 
-def test_without_bubblewrap_the_kernels_own_box_is_taken_and_names_its_gaps(no_bubblewrap):
+def test_without_bubblewrap_the_kernels_own_sandbox_is_taken_and_names_its_gaps(no_bubblewrap):
     usable(kernels_own())
     chosen = choose()
     assert chosen.name == f"Landlock (ABI {landlock.abi()})"
@@ -37,7 +36,7 @@ def test_without_bubblewrap_require_is_refused_with_one_sentence(no_bubblewrap, 
     assert not grounds.folder("").exists()
 
 
-def test_a_box_in_which_mlx_cannot_be_imported_is_not_chosen(monkeypatch):
-    box = usable(bubblewrap())
+def test_a_sandbox_in_which_mlx_cannot_be_imported_is_not_chosen(monkeypatch):
+    sandbox = usable(bubblewrap())
     monkeypatch.setattr(places, "python_places", lambda hidden: (Path(sys.executable), Path(sys.base_prefix)))
-    assert "No module named " in (boxes.why_unfit(box) or "")
+    assert "No module named " in (sandboxes.why_unfit(sandbox) or "")

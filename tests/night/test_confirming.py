@@ -1,4 +1,4 @@
-"""Dawn in a real repository: a night with a lucky edit, confirmed in spite of a stop and a kill."""
+"""The confirmation in a real repository: a night with a lucky edit, confirmed in spite of a stop and a kill."""
 
 import dataclasses
 import json
@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-from agent.experiment import LOCAL, Attempt, Ending, Run, Score, Status, incumbent
-from agent.night.dawn import confirm_night, is_interrupted
+from agent.experiment import LOCAL, Attempt, Ending, Run, Score, Status, best_of
+from agent.night.confirmation import confirm_night, is_interrupted
 from agent.night.lock import AFTER_RUN, Stop
 from agent.records.journal import Journal
 
@@ -23,7 +23,7 @@ LUCKY = SHARPER.replace("default_rng(options.seed)", "default_rng(options.seed +
 BEST = LUCKY.replace("SHARPNESS = 0.6", "SHARPNESS = 0.8").replace("SHARE = 0.25", "SHARE = 1.0")
 SCRIPTS = [SHARPER, LUCKY, BEST]
 RUNS = 10
-# Of an earlier dawn, above the night's scores: what has been measured counts.
+# Of an earlier confirmation, above the night's scores: what has been measured counts.
 EARLIER = {0: (0.004, 0.001, 0.010), 3: (0.008, 0.002, 0.005)}
 
 
@@ -52,7 +52,7 @@ class Dies(Quiet):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
+def confirmation(grounds: Grounds, watcher: Quiet, runs: int) -> None:
     with scripted_context(grounds.root, "t", []) as context:
         if isinstance(watcher, Ends):
             watcher.stop = context.stop
@@ -63,18 +63,18 @@ def dawn(grounds: Grounds, watcher: Quiet, runs: int) -> None:
 @dataclass(frozen=True)
 class Morning:
     grounds: Grounds
-    night: tuple[Attempt, ...]  # attempts before dawn
+    night: tuple[Attempt, ...]  # attempts before the confirmation
     stopped: tuple[Attempt, ...]  # attempts after the stop
     killed: tuple[Attempt, ...]
     facts: dict[str, Any]  # --json
-    attempts: tuple[Attempt, ...]  # attempts after dawn
+    attempts: tuple[Attempt, ...]  # attempts after the confirmation
     rows: list[dict[str, str]]
     tips: dict[str, str]  # branch → commit
 
 
 @pytest.fixture(scope="module")
 def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[Morning]:
-    folder = tmp_path_factory.mktemp("dawn")
+    folder = tmp_path_factory.mktemp("confirmation")
     grounds = Grounds(make_repository(folder / "user", START))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
@@ -82,10 +82,10 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
         night = grounds.attempts("t")
         for number in EARLIER:
             remember(grounds, number, EARLIER[number])
-        dawn(grounds, Ends(), RUNS - 6)
+        confirmation(grounds, Ends(), RUNS - 6)
         stopped = grounds.attempts("t")
         if (dying := os.fork()) == 0:
-            dawn(grounds, Dies(3), RUNS - 7)
+            confirmation(grounds, Dies(3), RUNS - 7)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(dying, 0)[1]) == -signal.SIGKILL
         killed = grounds.attempts("t")
@@ -102,7 +102,7 @@ def morning(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterat
 
 
 def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
-    """What was measured of this attempt at dawn before."""
+    """What was measured of this attempt in the confirmation before."""
     with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
         attempt = journal.attempt(number)
         first = attempt.done_runs[0]
@@ -112,7 +112,7 @@ def remember(grounds: Grounds, number: int, aboves: Sequence[float]) -> None:
             score = dataclasses.replace(first.score, val_bpb=attempt.val_bpb + above)
             held = dataclasses.replace(score, val_bpb=attempt.val_bpb + above + 0.2)
             run = dataclasses.replace(first, seed=seed, score=score, holdout=held)
-            journal.end_run(journal.start_run(number, seed, dawn=1), run)
+            journal.end_run(journal.start_run(number, seed, confirmation=1), run)
 
 
 def kept_weights(grounds: Grounds) -> list[str]:
@@ -120,13 +120,13 @@ def kept_weights(grounds: Grounds) -> list[str]:
 
 
 def fresh(attempt: Attempt) -> list[Run]:
-    return list(attempt.dawn_runs())
+    return list(attempt.confirmation_runs())
 
 
-def test_runs_at_dawn_have_seeds_of_their_own_and_alternate(morning):
+def test_confirmation_runs_have_seeds_of_their_own_and_alternate(morning):
     assert [run.seed for run in fresh(morning.attempts[0])] == [1000, 1001, 1002, 1003]
     assert [run.seed for run in fresh(morning.attempts[3])] == [1000, 1001, 1002, 1003]
-    assert [run.seed for run in morning.attempts[0].runs if not run.dawn] == [0]
+    assert [run.seed for run in morning.attempts[0].runs if not run.confirmation] == [0]
 
 
 def test_they_are_scored_on_both_texts_and_audited_on_both_where_a_machine_wrote_the_script(morning):
@@ -148,21 +148,21 @@ def test_a_stop_lets_the_run_be_scored_and_a_kill_loses_one_run(morning):
     assert [run.ending for run in morning.attempts[3].runs if run.seed == 1003] == [Ending.LOST, Ending.FINISHED]
 
 
-def test_the_passenger_is_found_and_the_champion_without_it_is_an_attempt(morning):
+def test_the_edit_without_effect_is_found_and_the_best_script_without_it_is_an_attempt(morning):
     assert "0004" not in kept_weights(morning.grounds)
-    assert (morning.facts["findings"]["champion"], morning.facts["findings"]["passengers"]) == (3, [2])
+    assert (morning.facts["findings"]["best"], morning.facts["findings"]["without_effect"]) == (3, [2])
     question = morning.attempts[4]
     assert question.proposal.without == (2,)
     assert question.proposal.title == "#3 without #2"
     assert question.proposal.script == BEST.replace("options.seed + 10", "options.seed")
     assert (question.parent, question.status, question.settled) == (3, Status.DISCARD, True)
-    assert [row["dawn_seeds"] for row in morning.rows] == ["4", "", "", "4", "2"]
+    assert [row["confirmation_seeds"] for row in morning.rows] == ["4", "", "", "4", "2"]
 
 
 def test_the_confirmed_branch_is_without_it_and_the_nights_branch_stays(morning):
     assert morning.tips["refs/heads/experiments/0.05s-t-confirmed"] == morning.attempts[4].commit
     assert morning.tips["refs/heads/experiments/0.05s-t"] == morning.night[3].commit
-    best = incumbent(morning.attempts)
+    best = best_of(morning.attempts)
     assert best is not None
     assert best.number == 3
 

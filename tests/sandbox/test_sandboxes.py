@@ -1,4 +1,4 @@
-"""Every box that works here denies a process the same places, and gives it the same tools."""
+"""Every sandbox that works here denies a process the same places, and gives it the same tools."""
 
 import dataclasses
 import os
@@ -17,10 +17,10 @@ from samples import NIGHT
 from agent.experiment import Ending
 from agent.runs.runner import Runner
 from agent.sandbox import places, seccomp
-from agent.sandbox.box import Box
-from agent.sandbox.environment import boxed_env
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.environment import sandbox_env
 from agent.sandbox.places import LIMITS
+from agent.sandbox.sandboxes import Sandbox
+from agent.sandbox.supervisor import limits_of_machine
 
 CANARY = "canary-5f2c"
 
@@ -77,13 +77,13 @@ print(ctypes.CDLL('./seven.so').seven())
 """
 
 
-def skip_if_open(box: Box, gap: str) -> None:
-    if gap in box.uncovered:
-        pytest.skip(f"{box.name} says that it does not cover {gap}")
+def skip_if_open(sandbox: Sandbox, gap: str) -> None:
+    if gap in sandbox.uncovered:
+        pytest.skip(f"{sandbox.name} says that it does not cover {gap}")
 
 
 @pytest.fixture(params=[bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
-def box(request: pytest.FixtureRequest) -> Box:
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     return usable(request.param())
 
 
@@ -104,12 +104,12 @@ class World:
         names = ("home/key", "user/train_mlx.py", "user/.git/config", "user/experiments/nights/t/journal.sqlite")
         return [*(self.root / name for name in names), self.runner.weights(0, 0), self.runner.losses(1, 0)]
 
-    def run(self, code: str, *arguments: object, boxed: bool = True, trains: bool = True) -> str:
-        """Run a Python program in the box or outside, and return its output."""
+    def run(self, code: str, *arguments: object, sandboxed: bool = True, trains: bool = True) -> str:
+        """Run a Python program in the sandbox or outside, and return its output."""
         command = [sys.executable, "-c", code, *map(str, arguments)]
-        if boxed:
-            command = self.runner.box.wrap(command, self.runner.view(self.folder, trains=trains))
-        env = boxed_env(self.folder, self.runner.night.data)
+        if sandboxed:
+            command = self.runner.sandbox.wrap(command, self.runner.view(self.folder, trains=trains))
+        env = sandbox_env(self.folder, self.runner.night.data)
         done = subprocess.run(
             command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
         )
@@ -117,14 +117,14 @@ class World:
 
 
 @pytest.fixture
-def world(box: Box, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(sandbox: Sandbox, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     (tmp_path / "home").mkdir()
     (tmp_path / "user").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     git(tmp_path / "user", "init", "-q")
     night = dataclasses.replace(NIGHT, data=str(tiny_data))
     folder = tmp_path / "user" / "experiments" / "nights" / "t"
-    world = World(tmp_path, Runner(night, folder, box, limits_of_machine(), lambda: False, Quiet().progressed))
+    world = World(tmp_path, Runner(night, folder, sandbox, limits_of_machine(), lambda: False, Quiet().progressed))
     world.runner.lay_out(world.folder, "print('hello')\n")
     for path in world.private:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,9 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_home_repository_and_other_runs_cannot_be_read(world):
     closed = [world.root / "home", world.root / "user" / ".git", world.runner.run_folder(0, 0)]
-    assert len(world.run(READ, *world.private, *closed, boxed=False).splitlines()) == len(world.private) + len(closed)
+    assert len(world.run(READ, *world.private, *closed, sandboxed=False).splitlines()) == len(world.private) + len(
+        closed
+    )
     assert world.run(READ, *world.private, *closed) == ""
     assert world.run(READ, *(f"/proc/self/root{path}" for path in world.private)) == ""
     (world.folder / "link").symlink_to(world.private[0])
@@ -204,7 +206,7 @@ def test_no_key_is_in_any_environment(world, stranger, monkeypatch):
 def test_no_tcp_server_of_the_machine_answers(world):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        assert world.run(CONNECT, "tcp", port, boxed=False) == "connected\n"
+        assert world.run(CONNECT, "tcp", port, sandboxed=False) == "connected\n"
         assert world.run(CONNECT, "tcp", port) == ""
 
 
@@ -224,7 +226,7 @@ def test_sockets_are_of_the_family_that_stays_inside(world):
     """A namespace of networks does not hold AF_VSOCK, which leads from a virtual machine to its host."""
     if not seccomp.available():
         pytest.skip("nothing here filters system calls")
-    assert {"AF_INET", "AF_UNIX"} <= set(world.run(FAMILIES, boxed=False).split())
+    assert {"AF_INET", "AF_UNIX"} <= set(world.run(FAMILIES, sandboxed=False).split())
     assert set(world.run(FAMILIES).split()) == {"AF_UNIX", "EAFNOSUPPORT", "EPERM"}
 
 
@@ -273,7 +275,7 @@ print([sorted(os.listdir(f'/sys/{path}')) for path in ('class', 'devices/system/
 
 def test_what_honest_programs_ask_about_the_machine_is_told(world):
     facts = world.run(FACTS, *LIMITS)
-    assert facts == world.run(FACTS, *LIMITS, boxed=False)
+    assert facts == world.run(FACTS, *LIMITS, sandboxed=False)
     assert "MemTotal: processor" in facts
 
 
@@ -285,18 +287,18 @@ def test_no_unix_socket_of_the_machine_answers(world, monkeypatch):
             listener.bind(address)
             listener.listen()
         for kind, address in (("unix", os.path.relpath(world.root / "socket", world.folder)), ("abstract", name)):
-            assert world.run(CONNECT, kind, address, boxed=False) == "connected\n"
+            assert world.run(CONNECT, kind, address, sandboxed=False) == "connected\n"
             assert world.run(CONNECT, kind, address) == ""
 
 
 def test_other_processes_cannot_be_ended(world, stranger):
-    skip_if_open(world.runner.box, "signals to the user's other processes")
+    skip_if_open(world.runner.sandbox, "signals to the user's other processes")
     said = world.run("import os, sys\nfor pid in sys.argv[1:]: os.kill(int(pid), 9)", stranger.pid, os.getpid())
     assert "Error" in said
     assert stranger.poll() is None
 
 
-LOOK = """
+PROBE = """
 import glob, os, sys
 for path in glob.glob(f'/proc/{sys.argv[1]}/*'):
     try: print(path, os.listdir(path) if os.path.isdir(path) else open(path, 'rb').read(64))
@@ -305,8 +307,8 @@ for path in glob.glob(f'/proc/{sys.argv[1]}/*'):
 
 
 def test_of_another_process_nothing_can_be_read(world, stranger):
-    assert "sleep" in world.run(LOOK, stranger.pid, boxed=False)
-    assert world.run(LOOK, stranger.pid) == ""
+    assert "sleep" in world.run(PROBE, stranger.pid, sandboxed=False)
+    assert world.run(PROBE, stranger.pid) == ""
     assert world.run(READ, *(f"/proc/{stranger.pid}/{name}" for name in ("cmdline", "stat", "fd", "task"))) == ""
     assert world.run(READ, f"/proc/{os.getpid()}/cmdline", f"/proc/{os.getppid()}/cmdline") == ""
 

@@ -2,7 +2,7 @@
 
 Linux uses bubblewrap, or Landlock where bubblewrap does not work; a Mac uses Seatbelt. A path that is not listed here
 is absent (bubblewrap) or refused (the others): home, keys, .git, the harness, other runs, the network. A process in a
-box starts without secrets in its environment, because /proc shows that environment to every process beside it.
+sandbox starts without secrets in its environment, because /proc shows that environment to every process beside it.
 """
 
 import json
@@ -19,7 +19,7 @@ from agent.files import throwaway_folder
 from agent.invocation import own_python
 from agent.sandbox import in_memory, landlock, seccomp
 from agent.sandbox.crash import why_crashed
-from agent.sandbox.environment import TMP, boxed_env
+from agent.sandbox.environment import TMP, sandbox_env
 from agent.sandbox.places import (
     ASKED,
     FACTS,
@@ -43,30 +43,30 @@ UNDER_RULES = own_python(
 PLAIN_DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
-def choose(mode: str = "auto") -> "Box":
-    """Return the box for this machine by a value of --sandbox; raise MachineError if `require` cannot be met.
+def choose(mode: str = "auto") -> "Sandbox":
+    """Return the sandbox for this machine by a value of --sandbox; raise MachineError if `require` cannot be met.
 
     auto: the strongest that works here; require: bubblewrap or Seatbelt, else refuse; off: none. Each candidate has to
-    run MLX inside, on the GPU if there is one, so the chosen box is known to work.
+    run MLX inside, on the GPU if there is one, so the chosen sandbox is known to work.
     """
     if mode == "off":
         return Open("switched off by --sandbox off")
     reasons: dict[str, str] = {}
-    for box in candidates():
-        if mode == "require" and isinstance(box, Landlock):
+    for sandbox in candidates():
+        if mode == "require" and isinstance(sandbox, Landlock):
             continue
-        reason = why_unfit(box)
+        reason = why_unfit(sandbox)
         if reason is None:
-            return box
-        reasons[box.name] = reason
+            return sandbox
+        reasons[sandbox.name] = reason
     why = "; ".join(reasons.values()) or f"there is none for {sys.platform}"
     if mode == "require":
         raise MachineError(f"--sandbox require: {why}; repair that as SECURITY.md says, or choose --sandbox auto")
     return Open(why)
 
 
-def candidates() -> list["Box"]:
-    """Return the boxes of this platform, strongest first; some may not work here."""
+def candidates() -> list["Sandbox"]:
+    """Return the sandboxes of this platform, strongest first; some may not work here."""
     if sys.platform == "darwin":
         return [Seatbelt()]
     if sys.platform == "linux":
@@ -75,32 +75,32 @@ def candidates() -> list["Box"]:
     return []
 
 
-def why_unfit(box: "Box") -> str | None:
-    """Return None if a process in the box can use MLX, else a sentence with its error."""
+def why_unfit(sandbox: "Sandbox") -> str | None:
+    """Return None if a process in the sandbox can use MLX, else a sentence with its error."""
     with throwaway_folder() as folder:
         (folder / TMP).mkdir()
         code = "import numpy, mlx.core as mx; mx.eval(mx.zeros(1))"
-        command, env = box.wrap([sys.executable, "-P", "-c", code], View(folder)), boxed_env(folder, data="")
+        command, env = sandbox.wrap([sys.executable, "-P", "-c", code], View(folder)), sandbox_env(folder, data="")
         try:
             done = subprocess.run(command, env=env, capture_output=True, timeout=PROBE_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{box.name} does not work here ({error})"
+            return f"{sandbox.name} does not work here ({error})"
     if done.returncode == 0:
         return None
     why = why_crashed(done.stderr.decode(errors="replace"), done.returncode) or f"exit code {done.returncode}"
-    return f"{box.name} does not work here ({why})"
+    return f"{sandbox.name} does not work here ({why})"
 
 
-def bring_in(box: "Box", view: View) -> None:
-    """Have all files that a box of Linux shows in memory, so that none tells what another box has read."""
-    if isinstance(box, Bubblewrap | Landlock) and in_memory.available():
+def bring_in(sandbox: "Sandbox", view: View) -> None:
+    """Have all files that a sandbox of Linux shows in memory, so that none tells what another sandbox has read."""
+    if isinstance(sandbox, Bubblewrap | Landlock) and in_memory.available():
         in_memory.HELD.bring_in(files_around(view.hidden), (*unasked(), *map(Path, STORES)))
         in_memory.read(view.readable)
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Run a command without a box, with the user's rights. Secrets are still removed from its environment."""
+    """Run a command without a sandbox, with the user's rights. Secrets are still removed from its environment."""
 
     why: str
     uncovered = ("scripts run with your rights: files, network, processes",)
@@ -116,7 +116,7 @@ class Open:
 # ---- bubblewrap ------------------------------------------------------------------------------------------------------
 
 TMPFS_BYTES = 64 << 20  # size of /tmp and of /dev/shm, which fill memory; TMPDIR is on disk, in the run's folder
-# Root may write these without any capability, and could start a program outside the box through
+# Root may write these without any capability, and could start a program outside the sandbox through
 # /proc/sys/kernel/core_pattern.
 SWITCHES = tuple(Path("/proc") / name for name in ("sys", "bus", "driver"))
 UNFILTERED = "notes to a later run in the kernel: in its keyrings, and in which pages of files are in its memory"
@@ -171,7 +171,7 @@ class Bubblewrap:
 
 
 def _unheld() -> tuple[str, ...]:
-    """Return the gap that is left where not all files that a box shows are held in memory."""
+    """Return the gap that is left where not all files that a sandbox shows are held in memory."""
     if in_memory.available() and not any(Path(store).is_dir() for store in STORES):
         _, files = in_memory.listed(map(os.path.realpath, files_around(())), set(map(str, unasked())))
         return () if len(files) <= in_memory.most_files() else (UNHELD,)
@@ -314,4 +314,4 @@ def _below(path: Path) -> str:
 
 # name: as `run` and `doctor` print it; uncovered: in plain words, what a script can still do in it; wrap(): the command
 # that runs another one in it
-Box = Open | Bubblewrap | Landlock | Seatbelt
+Sandbox = Open | Bubblewrap | Landlock | Seatbelt

@@ -1,19 +1,19 @@
 """Is anything lost where several workers are at work? Nights of two workers whose processes are killed at random.
 
-    python benchmarks/crew_kills.py [--kills 200] [--pool local|ray] [--quick] [--json FILE]
+    python benchmarks/worker_kills.py [--kills 200] [--pool local|ray] [--quick] [--json FILE]
 
-Every few seconds SIGKILL hits a process of the night: its driver, the keeper of a run or of a scoring, a process in
-the box, or, with --pool ray, any process of the Ray cluster while a run goes on (a cluster that loses one as it
+Every few seconds SIGKILL hits a process of the night: its driver, the supervisor of a run or of a scoring, a process in
+the sandbox, or, with --pool ray, any process of the Ray cluster while a run goes on (a cluster that loses one as it
 begins waits for it for a minute). After the driver's death the same command goes on with the night. After every end
-journal, ledger, repository and the user's files are looked at. At its end a night has to hold as many attempts and
+journal, results, repository and the user's files are checked. At its end a night has to hold as many attempts and
 runs as an undisturbed one, each counted once, and none of its processes may live on.
 
-A process in the box that is killed counts as a crash of its script, which may have done it itself, and so does a keeper
-whose attempt has used up its one void run. Such an attempt may have crashed; any other that has is an error. Each night
-has two cores, and there is one at a time.
+A process in the sandbox that is killed counts as a crash of its script, which may have done it itself, and so does a
+supervisor whose attempt has used up its one invalid run. Such an attempt may have crashed; any other that has is an
+error. Each night has two cores, and there is one at a time.
 
 Exit code 1 when anything was lost, counted twice, or left running. Flat keys of --json: kills, kills_KIND; lost,
-doubled, damaged, orphans, wrong_rows, tracebacks; empty_boxes, if there were any: bubblewrap's second process waits
+doubled, damaged, orphans, wrong_rows, tracebacks; empty_sandboxes, if there were any: bubblewrap's second process waits
 without an end where its first one is killed in the milliseconds between fork and first word. Nothing runs in it.
 """
 
@@ -37,13 +37,13 @@ from agent.records.journal import Journal
 
 WORKERS, EXPERIMENTS, BUDGET_S = 2, 8, 0.5
 PAUSE_S = 0.1, 2.0  # s between two kills
-LOOK_S, LOOK_AGAIN_S = 60.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
+SEARCH_S, SEARCH_AGAIN_S = 60.0, 0.5  # how long for a process of the kind that is to be killed, and how often at least
 OF_RAY = ("ray::", "/ray/core/", "/ray/_private/", "/ray/autoscaler/", "/ray/dashboard/")  # words of Ray's processes
-KINDS = [*["driver"] * 3, *["keeper"] * 5, *["boxed"] * 2]  # processes to kill, each as often as it stands here
+KINDS = [*["driver"] * 3, *["supervisor"] * 5, *["sandboxed"] * 2]  # processes to kill, each as often as it stands here
 RAY = ["ray"] * 3  # additional kinds for a cluster
 
 
-class Crew(Victim):
+class SeveralWorkers(Victim):
     """Run a night of several workers, and keep what was killed of it."""
 
     orphan_s, limit_s = 10.0, 900.0
@@ -52,8 +52,8 @@ class Crew(Victim):
         workers = ("--workers", str(WORKERS), "--cores-each", "1", *(("--pool", "ray") if pool == "ray" else ()))
         super().__init__(folder, BUDGET_S, EXPERIMENTS, workers)
         self._rng, self._kinds = rng, KINDS + (RAY if pool == "ray" else [])
-        self._hit: set[Path] = set()  # folders of runs and scorings whose keeper was killed
-        self._blamed: set[int] = set()  # attempts of which a boxed process was killed
+        self._hit: set[Path] = set()  # folders of runs and scorings whose supervisor was killed
+        self._blamed: set[int] = set()  # attempts of which a sandboxed process was killed
         self.killed = 0
 
     def live(self, most: int) -> None:
@@ -72,10 +72,10 @@ class Crew(Victim):
 
     def _kill_one(self, loop: subprocess.Popen[bytes]) -> None:
         """Kill a process of a kind that is drawn first, as soon as there is one; the driver, where none comes."""
-        kind, until = self._rng.choice(self._kinds), time.monotonic() + LOOK_S
+        kind, until = self._rng.choice(self._kinds), time.monotonic() + SEARCH_S
         while not (candidates := [(each, folder) for of, each, folder in self._processes(loop.pid) if of == kind]):
             with suppress(subprocess.TimeoutExpired):
-                loop.wait(self._rng.uniform(0, LOOK_AGAIN_S))
+                loop.wait(self._rng.uniform(0, SEARCH_AGAIN_S))
             if loop.poll() is not None:
                 return
             if time.monotonic() > until:
@@ -85,9 +85,9 @@ class Crew(Victim):
             process.kill()
             self.killed += 1
             self.tally.counts[f"kills_{kind}"] += 1
-            if kind == "keeper":
+            if kind == "supervisor":
                 self._hit.add(folder)
-            if kind == "boxed":
+            if kind == "sandboxed":
                 self._blamed.add(int(folder.parent.name))
             if kind == "driver":  # either the driver, or a process that it has forked for Ray
                 with suppress(subprocess.TimeoutExpired):
@@ -95,31 +95,38 @@ class Crew(Victim):
 
     def _processes(self, pid: int) -> Iterator[tuple[str, psutil.Process, Path]]:
         """Yield the processes that may be killed: the kind of each, and the folder of its run or scoring."""
-        driver, keepers, others = psutil.Process(pid), dict[psutil.Process, Path](), dict[psutil.Process, list[str]]()
+        driver, supervisors, others = (
+            psutil.Process(pid),
+            dict[psutil.Process, Path](),
+            dict[psutil.Process, list[str]](),
+        )
         yield "driver", driver, Path()
         for process in running():
             with suppress(psutil.Error):
                 words = process.cmdline()
-                if "keeper.main(" in " ".join(words):
-                    keepers[process] = Path(process.cwd())
+                if "supervisor.main(" in " ".join(words):
+                    supervisors[process] = Path(process.cwd())
                 else:
                     others[process] = words
-        yield from (("keeper", keeper, folder) for keeper, folder in keepers.items() if folder not in self._hit)
+        yield from (
+            ("supervisor", supervisor, folder) for supervisor, folder in supervisors.items() if folder not in self._hit
+        )
         for process, words in others.items():
             with suppress(psutil.Error):
-                keeper = next((above for above in process.parents() if above in keepers), None)
-                if keeper is not None and keepers[keeper].parent.name != "0000":  # a night needs attempt 0
-                    yield "boxed", process, keepers[keeper]
+                supervisor = next((above for above in process.parents() if above in supervisors), None)
+                if supervisor is not None and supervisors[supervisor].parent.name != "0000":  # a night needs attempt 0
+                    yield "sandboxed", process, supervisors[supervisor]
                 elif process.ppid() == pid and words == driver.cmdline():
                     yield "driver", process, Path()  # a process that the driver has forked for Ray
-                elif keeper is None and keepers and any(mark in " ".join(words) for mark in OF_RAY):
+                elif supervisor is None and supervisors and any(mark in " ".join(words) for mark in OF_RAY):
                     yield "ray", process, Path()
 
     def _may_crash(self, attempt: Attempt) -> bool:
         """Return whether what was killed of an attempt counts as a crash of its script."""
         was_hit = any(int(folder.parent.name) == attempt.number for folder in self._hit)
-        spoilt_before = any(run.ending is Ending.SPOILT for run in attempt.runs)  # an earlier kill has spoilt it
-        return attempt.number in self._blamed or (was_hit and spoilt_before)
+        # an earlier kill has made it invalid
+        invalid_before = any(run.ending is Ending.INVALID for run in attempt.runs)
+        return attempt.number in self._blamed or (was_hit and invalid_before)
 
     def _check_whole(self) -> None:
         """Compare with what an undisturbed night of greedy judging holds: one run an attempt, more of attempt 0."""
@@ -147,10 +154,10 @@ class Crew(Victim):
 
 def lived(folder: Path, tally: Tally, pool: str, seed: int, most: int) -> None:
     """Live through one night."""
-    crew = Crew(folder / "night", pool, random.Random(seed))
-    crew.live(most)
-    crew.tally.counts.update(nights=1, kills=crew.killed - crew.kills)  # those of the driver are counted already
-    tally.add(crew.tally)
+    victim = SeveralWorkers(folder / "night", pool, random.Random(seed))
+    victim.live(most)
+    victim.tally.counts.update(nights=1, kills=victim.killed - victim.kills)  # those of the driver are counted already
+    tally.add(victim.tally)
 
 
 @measure.program(anything_lost, kills=10)

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, History, Lease, Night, Run
+from agent.experiment import WHOLE, DeviceSlot, History, Night, Run
 from agent.invocation import typed
 from agent.lab.hardware import usable_cores
 from agent.text import counted
@@ -33,8 +33,8 @@ GPU_LINE = re.compile(r"GPU (\d+): (.+) \(UUID: (GPU-[^)]+)\)")
 Cores = tuple[tuple[int, ...], ...]  # each physical core's threads, if this process may use them
 
 
-def leases_of_machine(device_kind: str, workers: int, cores_each: int | None) -> tuple[Lease, ...]:
-    """Return the lease of each worker; raise NightError, with the most that is possible, if there is too little."""
+def slots_of_machine(device_kind: str, workers: int, cores_each: int | None) -> tuple[DeviceSlot, ...]:
+    """Return the device slot of each worker; raise NightError, with the most possible, if there is too little."""
     if workers == 1 and cores_each is None:
         return (WHOLE,)
     if device_kind == "metal" or not hasattr(os, "sched_setaffinity"):
@@ -44,12 +44,12 @@ def leases_of_machine(device_kind: str, workers: int, cores_each: int | None) ->
     return _on_cores(workers, cores_each)
 
 
-def leases_of_night(night: Night) -> tuple[Lease, ...]:
-    """Return the leases of a night's workers on this machine, by its terms."""
-    terms = night.terms
-    if terms.pool != "local":
+def slots_of_night(night: Night) -> tuple[DeviceSlot, ...]:
+    """Return the device slots of a night's workers on this machine, by its options."""
+    options = night.options
+    if options.pool != "local":
         return (WHOLE,)
-    return leases_of_machine(night.device_kind, terms.workers, terms.cores_each)
+    return slots_of_machine(night.device_kind, options.workers, options.cores_each)
 
 
 # ---- sets of cores ---------------------------------------------------------------------------------------------------
@@ -82,12 +82,12 @@ def sets_of_cores(cores: Cores, each: int) -> list[tuple[int, ...]]:
     return sets
 
 
-def _on_cores(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
+def _on_cores(workers: int, cores_each: int | None) -> tuple[DeviceSlot, ...]:
     cores = cores_of_machine()
     threads, each = sum(map(len, cores)), cores_each or _most_each(cores, workers)
     sets = _enough_sets(cores, each, workers)
     of_cores = threads if each < threads else None
-    return tuple(Lease(f"cores {ranges(own)}", own, None, 1 / workers, of_cores) for own in sets[:workers])
+    return tuple(DeviceSlot(f"cores {ranges(own)}", own, None, 1 / workers, of_cores) for own in sets[:workers])
 
 
 def _most_each(cores: Cores, workers: int) -> int:
@@ -188,7 +188,7 @@ def _named_in(visible: str, gpus: Sequence[Gpu]) -> Iterator[Gpu]:
         yield matches[0]
 
 
-def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
+def _on_gpus(workers: int, cores_each: int | None) -> tuple[DeviceSlot, ...]:
     gpus = gpus_of_machine()
     if len(gpus) < workers:
         raise NightError(
@@ -208,7 +208,7 @@ def _on_gpus(workers: int, cores_each: int | None) -> tuple[Lease, ...]:
     shared = not cores_each and len(cores) < workers  # fewer cores than GPUs
     pinned = [()] * workers if shared else _enough_sets(cores, each, workers)
     return tuple(
-        Lease(f"gpu {gpu.index}", own, gpu.visible, 1 / workers) for gpu, own in zip(used, pinned, strict=False)
+        DeviceSlot(f"gpu {gpu.index}", own, gpu.visible, 1 / workers) for gpu, own in zip(used, pinned, strict=False)
     )
 
 

@@ -1,6 +1,6 @@
-"""The terms of a night: how it judges, what it lets scripts do, and where its ideas come from.
+"""The options of a night: how it judges, what it lets scripts do, and where its ideas come from.
 
-They are options of the command line that hold from the first call on. The journal keeps them, so a command that resumes
+They are those of the command line that hold from the first call on. The journal keeps them, so a command that resumes
 the night repeats none of them. No key is among them.
 """
 
@@ -9,24 +9,24 @@ from dataclasses import fields, replace
 from typing import Any
 
 from agent.errors import NightError
-from agent.experiment import Terms
+from agent.experiment import Options
 from agent.judging.judges import JUDGES
 from agent.text import plainly
 
-# A term that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
-# would not compare: another value is refused. The night takes another value of any other term, and keeps it.
+# An option that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
+# would not compare: another value is refused. The night takes another value of any other option, and keeps it.
 FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
 OF_THE_MODEL = ("price", "llm_max_tokens")
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
 
 
-def opened(asked: Mapping[str, Any]) -> Terms:
-    """Return the terms of a new night; raise NightError for a clash."""
-    return _checked(Terms(**asked))
+def opened(asked: Mapping[str, Any]) -> Options:
+    """Return the options of a new night; raise NightError for a clash."""
+    return _checked(Options(**asked))
 
 
-def resumed(tag: str, before: Terms, asked: Mapping[str, Any]) -> Terms:
-    """Return the terms of a resumed night; raise NightError for a change that it cannot take."""
+def resumed(tag: str, before: Options, asked: Mapping[str, Any]) -> Options:
+    """Return the options of a resumed night; raise NightError for a change that it cannot take."""
     now = replace(before, **asked)
     is_weaker = SANDBOXES.index(now.sandbox) < SANDBOXES.index(before.sandbox)
     for name in (*FIXED, *(["sandbox"] if is_weaker else [])):
@@ -36,7 +36,7 @@ def resumed(tag: str, before: Terms, asked: Mapping[str, Any]) -> Terms:
     gone: tuple[str, ...] = OF_THE_MODEL if now.llm != before.llm else ()
     if now.pool == "local":
         gone += ("ray_address",)  # no option takes it back
-    return _checked(replace(now, **{name: getattr(Terms(), name) for name in gone if name not in asked}))
+    return _checked(replace(now, **{name: getattr(Options(), name) for name in gone if name not in asked}))
 
 
 def kept_as_it_is(tag: str, kept: str, asked: str) -> NightError:
@@ -46,14 +46,14 @@ def kept_as_it_is(tag: str, kept: str, asked: str) -> NightError:
     )
 
 
-def changes(before: Terms, now: Terms) -> list[str]:
+def changes(before: Options, now: Options) -> list[str]:
     """List the options that a night changes from now on, each with its old value."""
-    differ = (field.name for field in fields(Terms) if getattr(before, field.name) != getattr(now, field.name))
+    differ = (field.name for field in fields(Options) if getattr(before, field.name) != getattr(now, field.name))
     return [f"{spelled(now, name)} (it was {spelled(before, name)})" for name in differ]
 
 
 def as_words(asked: Mapping[str, Any]) -> list[str]:
-    """Write terms as words of a command line."""
+    """Write options as words of a command line."""
     words: list[str] = []
     for name, value in asked.items():
         option = option_of(name)
@@ -69,23 +69,23 @@ def as_words(asked: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def option_of(term: str) -> str:
-    """Return the command line's option for a field of Terms."""
-    return "--command" if term == "agent" else f"--{term.replace('_', '-')}"
+def option_of(name: str) -> str:
+    """Return the command line's option for a field of Options."""
+    return "--command" if name == "agent" else f"--{name.replace('_', '-')}"
 
 
-def spelled(terms: Terms, name: str) -> str:
-    """Write one of the terms for a sentence."""
-    value = getattr(terms, name)
+def spelled(options: Options, name: str) -> str:
+    """Write one of the options for a sentence."""
+    value = getattr(options, name)
     option, *rest = as_words({name: value})
     return f"no {option}" if value is None else " ".join([option, *rest])
 
 
-def _checked(terms: Terms) -> Terms:
-    if terms.judge not in JUDGES:
-        raise NightError(f"there is no judge {terms.judge} here; choose from {', '.join(JUDGES)}")
-    if terms.confirm and terms.judge != "greedy":
-        raise NightError(f"--confirm is for --judge greedy; {terms.judge} decides by itself how often to measure")
-    if terms.ray_address is not None and terms.pool != "ray":
-        raise NightError(f"--ray-address {terms.ray_address} is for --pool ray; add that, or leave the address out")
-    return terms
+def _checked(options: Options) -> Options:
+    if options.judge not in JUDGES:
+        raise NightError(f"there is no judge {options.judge} here; choose from {', '.join(JUDGES)}")
+    if options.confirm and options.judge != "greedy":
+        raise NightError(f"--confirm is for --judge greedy; {options.judge} decides by itself how often to measure")
+    if options.ray_address is not None and options.pool != "ray":
+        raise NightError(f"--ray-address {options.ray_address} is for --pool ray; add that, or leave the address out")
+    return options

@@ -1,7 +1,7 @@
-"""Define a source of ideas: the parts that it is built from, its briefing before it proposes, and its answers.
+"""Define a proposer: the parts that it is built from, its briefing before it proposes, and its answers.
 
-A source is a class in a file or folder of its own, named in SOURCES in registry.py. The night asks it in a thread
-(agent/night/ideas.py), and which source is asked next is chosen in mix.py.
+A proposer is a class in a file or folder of its own, named in PROPOSERS in registry.py. The night asks it in a thread
+(agent/night/proposals.py), and which proposer is asked next is chosen in mix.py.
 """
 
 import queue
@@ -11,13 +11,13 @@ from threading import Event
 from typing import Self
 
 from agent.errors import NightError, ScriptError
-from agent.experiment import Ask, Attempt, History, Night, Noise, Proposal, Terms
+from agent.experiment import Ask, Attempt, History, Night, Noise, Options, Proposal
 from agent.records.place import Place
 from agent.records.record import Record
 from agent.script.contract import check_script, imports
 from agent.script.dials import fingerprint, first_with
 
-# ---- what a source is told -------------------------------------------------------------------------------------------
+# ---- what a proposer is told -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,19 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """Everything that a source is told before it proposes."""
+    """Everything that a proposer is told before it proposes."""
 
     night: Night
     history: History
-    parent: Attempt  # the incumbent: its script is to be edited
+    parent: Attempt  # the best script: its script is to be edited
     noise: Noise | None = None  # None until two runs of one attempt were scored
     program: str = ""  # program.md, as it stands now
     notes: tuple[str, ...] = ()  # people's notes to the night, in their order
     asks: Sequence[Ask] = ()  # every call of the night
     refused: tuple[Refusal, ...] = ()  # the last tries for this proposal, and what was wrong with them
-    broken: Attempt | None = None  # an attempt that has just crashed: its source may repair it, once
+    broken: Attempt | None = None  # an attempt that has just crashed: its proposer may repair it, once
     left: Left = Left()
-    setting: Setting | None = None  # None: no source of the night can read
+    setting: Setting | None = None  # None: no proposer of the night can read
     asked_for: int | None = None  # see `number`
     past: Sequence[Record] = ()  # earlier nights
 
@@ -112,18 +112,18 @@ def check_proposal(proposal: Proposal, history: History, script: str) -> None:
     try:
         check_script(proposal.script, script, imports(history[0].proposal.script))
     except ScriptError as error:
-        raise NightError(f"{proposal.source} proposed a script that cannot be run: {error}") from error
+        raise NightError(f"{proposal.proposer} proposed a script that cannot be run: {error}") from error
     earlier = first_with(fingerprint(proposal.script), history)
     if earlier is not None:
-        raise NightError(f"{proposal.source} proposed the script of attempt {earlier} again; it has to be a new one")
+        raise NightError(f"{proposal.proposer} proposed the script of attempt {earlier} again; it has to be a new one")
 
 
-# ---- what a source is built from -------------------------------------------------------------------------------------
+# ---- what a proposer is built from -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Take what sources have to tell, in any thread."""
+    """Take what proposers have to tell, in any thread."""
 
     record: Callable[[Ask], None] = lambda ask: None  # a call, as soon as it is over
     is_ending: Callable[[], bool] = lambda: False  # the night was asked to end
@@ -139,36 +139,36 @@ class Messages:
         return [self.sentences.get_nowait() for _ in range(self.sentences.qsize())]
 
     def stopped(self) -> bool:
-        """Return whether a source should give up, since its answer would not be used."""
+        """Return whether a proposer should give up, since its answer would not be used."""
         return self.closed.is_set() or self.is_ending()
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The parts of a night that a source is built from."""
+    """The parts of a night that a proposer is built from."""
 
     place: Place
     night: Night
-    terms: Terms
+    options: Options
     messages: Messages
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Name the term without which a source cannot be asked, and how its option is written."""
+    """Name the option without which a proposer cannot be asked, and how it is written."""
 
-    term: str  # a field of Terms
+    option: str  # a field of Options
     example: str
-    details: tuple[str, ...] = ()  # terms that say nothing without it
+    details: tuple[str, ...] = ()  # options that say nothing without it
 
 
-# ---- a source --------------------------------------------------------------------------------------------------------
+# ---- a proposer ------------------------------------------------------------------------------------------------------
 
 
-class Source:
-    """Propose edits. The defaults suit a source that costs nothing and answers at once."""
+class Proposer:
+    """Propose edits. The defaults suit a proposer that costs nothing and answers at once."""
 
-    name: str = ""  # a value of --proposer; the source of each of its proposals begins with it
+    name: str = ""  # a value of --proposer; the proposer of each of its proposals begins with it
     help: str = ""
     need: Need | None = None  # None: it can always be asked
     # Its ideas take minutes or money. So it is asked while scripts train, and may repair what crashed.
@@ -184,10 +184,10 @@ class Source:
         raise NotImplementedError
 
     @classmethod
-    def check(cls, terms: Terms) -> None:
-        """Raise NightshiftError for terms that it cannot work with, before the night begins."""
+    def check(cls, options: Options) -> None:
+        """Raise NightshiftError for options that it cannot work with, before the night begins."""
 
-    def ideas(self, briefing: Briefing) -> list[Proposal]:
+    def proposals(self, briefing: Briefing) -> list[Proposal]:
         """Return edits of the parent's script, at least one, the one to try first at the beginning.
 
         Raise NoIdea if there is none this time, and Exhausted if there will be none for this script. Any thread may

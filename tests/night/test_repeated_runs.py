@@ -1,4 +1,4 @@
-"""What overruns its time: void once; then too slow, which is no crash."""
+"""What overruns its time: invalid once; then too slow, which is no crash."""
 
 from dataclasses import replace
 
@@ -25,8 +25,8 @@ def test_an_edit_may_take_half_as_much_again_as_attempt_0_and_5_percent_of_its_b
     runs = tuple(Run(seed, Ending.FINISHED, 0, budget_s + slow_s, None, "") for seed, slow_s in enumerate(beyond_s))
     assert learnt_allowance_s([Attempt(0, None, None, "", runs=runs)], budget_s) == pytest.approx(allowance_s)
     for slow_s, factor in ((0.0, 1), (290.0, 2)):  # a machine that becomes busy
-        at_dawn = replace(runs[0], dawn=1, wall_s=budget_s + slow_s)
-        busy = Attempt(0, None, None, "", runs=(*runs, at_dawn))
+        confirming = replace(runs[0], confirmation=1, wall_s=budget_s + slow_s)
+        busy = Attempt(0, None, None, "", runs=(*runs, confirming))
         assert learnt_allowance_s([busy], budget_s) == pytest.approx(factor * allowance_s)
 
 
@@ -39,23 +39,23 @@ def test_an_attempt_0_that_is_too_slow_ends_the_night_with_what_can_be_done(grou
     assert grounds.attempts("t")[0].status is Status.DISCARD
 
 
-def test_an_overrun_is_void_once_and_then_a_discard_that_nobody_is_asked_to_repair(grounds):
+def test_an_overrun_is_invalid_once_and_then_a_discard_that_nobody_is_asked_to_repair(grounds):
     grounds.try_scripts("t", [])
     with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as context:
         run_night(context)
         history = context.journal.attempts()
         late = history[1]
-    assert [run.ending for run in late.runs] == [Ending.SPOILT, Ending.OVERRAN]
+    assert [run.ending for run in late.runs] == [Ending.INVALID, Ending.OVERRAN]
     assert late.runs[1].last_lines.splitlines()[-1] == "0.05 s of training and 0.01 s for start and end are over"
     assert "it was too slow" in late.runs[0].last_lines.splitlines()[-1]
     assert late.status is Status.DISCARD
     assert late.decision.reason.startswith("too slow to start or to save: still running after ")
     again = "this run of #1 does not count and is done again: it was too slow"
     assert any(again in sentence for sentence in context.watcher.sentences)
-    assert "run with seed 0: spoilt" in grounds.nightshift("show", "1").stdout
+    assert "run with seed 0: invalid" in grounds.nightshift("show", "1").stdout
 
 
-def test_what_scoring_and_audits_print_is_told_to_no_author():
+def test_what_scoring_and_audits_print_is_told_to_no_proposer():
     def told(score: Score) -> str:
         run = Run(0, Ending.FINISHED, 0, 26.0, None, "", score)
         return str(what_happened(Attempt(1, 0, Proposal("title", "", "llm:x"), "", runs=(run,))))

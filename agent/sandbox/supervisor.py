@@ -40,7 +40,7 @@ GB = 1 << 30
 QUEUE_BYTES = 1 << 20  # the most that a pipe may hold, and more than a socket does
 STEP_BYTES = 64 << 20  # growth of files in memory after which the watch looks again at whose they are
 DELETED = b" (deleted)\n"  # marks a mapped file in /proc that has no name any more
-MEMORY_FOLDERS = (Path("/tmp"), Path("/dev/shm"))  # each box has its own
+MEMORY_FOLDERS = (Path("/tmp"), Path("/dev/shm"))  # each sandbox has its own
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
 
 
@@ -89,7 +89,7 @@ def memory(container: Path = CONTAINER) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Name a limit that was exceeded, in words for the ledger."""
+    """Name a limit that was exceeded, in words for the results."""
 
     words: str
     is_shortage: bool = False  # the machine's memory or disk ran out, by this tree or by other programs
@@ -97,7 +97,7 @@ class Excess:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Hold the keeper's facts about a tree of processes that has ended; all None if the keeper itself was killed."""
+    """Hold the supervisor's facts about a tree of processes that has ended; all None if it was killed itself."""
 
     exit_code: int | None = None  # of the command; -n after signal n
     over: Excess | None = None
@@ -159,10 +159,10 @@ def own_tasks() -> int:
     return sum(info["num_threads"] or 0 for info in facts if info["uids"] and info["uids"].real == os.getuid())
 
 
-def on_start(limits: ResourceLimits | None, tasks: int, keeper: int) -> None:
+def on_start(limits: ResourceLimits | None, tasks: int, supervisor: int) -> None:
     """Apply the limits to the calling child before it becomes the command; `tasks` is the user's thread count."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != keeper:
+    if os.getppid() != supervisor:
         os._exit(1)  # it was killed before this child could ask for the signal
     limit(resource.RLIMIT_CORE, 0)
     if limits is not None:
@@ -306,7 +306,7 @@ class Watch:
 
     def disk(self) -> Excess | None:
         """Return an excess if the disk's reserve is used up."""
-        with suppress(FileNotFoundError):  # unboxed, a script can remove the folder it works in
+        with suppress(FileNotFoundError):  # outside of a sandbox, a script can remove the folder it works in
             spare, least = shutil.disk_usage(self._folder).free, self._limits.spare_disk_bytes
             if spare < least:
                 left = f"{spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
@@ -325,7 +325,7 @@ class Watch:
         return next(map(Excess, beyond), None)
 
     def _hoard(self) -> Excess | None:
-        """Return an excess of files: those in its folder, deleted ones in use, and names in the memory of its box."""
+        """Return an excess of files: those in its folder, deleted ones in use, and names in its sandbox's memory."""
         most_bytes, most_files = self._limits.folder_bytes, self._limits.folder_files
         usage = folder_usage(self._folder, most_bytes, most_files, self._kept.disk_bytes)
         if usage is not None:
@@ -453,7 +453,7 @@ def may_hide(mark: bytes, process: psutil.Process) -> bool:
 
 
 def files_in_memory(processes: Iterable[psutil.Process]) -> int:
-    """Return how many files the box keeps in memory: each takes a kilobyte of the kernel's that no size shows."""
+    """Return how many files the sandbox keeps in memory: each takes a kilobyte of the kernel's that no size shows."""
     counts: dict[int, int] = {}
     for process in processes:
         for place in MEMORY_FOLDERS:

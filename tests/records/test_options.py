@@ -1,27 +1,27 @@
-"""The terms of a night: kept when it opens, never to be repeated, and changed only where no verdict depends on them."""
+"""The options of a night: kept when it opens, never to be repeated, changed only where no verdict depends on them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from nights import terms_of
+from nights import named_options
 
 from agent.errors import MachineError, NightError
-from agent.experiment import Terms
-from agent.proposers.registry import check_sources
-from agent.records.terms import as_words, changes, opened, resumed
+from agent.experiment import Options
+from agent.proposers.registry import check_proposers
+from agent.records.options import as_words, changes, opened, resumed
 
 LOCAL = "openai:toy@http://127.0.0.1:9/v1"
-ASKED = Terms("greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, (1.25, 10.0), 900, 5.0, "sh -c 'x'", 3.0)
+ASKED = Options("greedy", 2, 30.0, 60.0, "off", True, False, "mix", LOCAL, (1.25, 10.0), 900, 5.0, "sh -c 'x'", 3.0)
 
 
 def asked(*words: str) -> Mapping[str, Any]:
-    return terms_of(*words)
+    return named_options(*words)
 
 
-def test_terms_are_the_terms_of_their_names():
-    words = as_words({name: getattr(ASKED, name) for name in Terms.__dataclass_fields__ if getattr(ASKED, name)})
+def test_options_are_the_options_of_their_names():
+    words = as_words({name: getattr(ASKED, name) for name in Options.__dataclass_fields__ if getattr(ASKED, name)})
     words.append("--no-dry-run")
     assert opened(asked(*words)) == ASKED
     assert asked() == {}
@@ -30,9 +30,13 @@ def test_terms_are_the_terms_of_their_names():
 @pytest.mark.parametrize(
     ("before", "words", "sentence"),
     [
-        (Terms("greedy"), "--judge balanced", "has --judge greedy, not --judge balanced; leave the option out"),
-        (Terms(), "--allowance-s 50", "has no --allowance-s, not --allowance-s 50; leave the option out to resume it"),
-        (Terms(sandbox="require"), "--sandbox auto", "has --sandbox require, not --sandbox auto"),
+        (Options("greedy"), "--judge balanced", "has --judge greedy, not --judge balanced; leave the option out"),
+        (
+            Options(),
+            "--allowance-s 50",
+            "has no --allowance-s, not --allowance-s 50; leave the option out to resume it",
+        ),
+        (Options(sandbox="require"), "--sandbox auto", "has --sandbox require, not --sandbox auto"),
     ],
 )
 def test_what_verdicts_depend_on_stays(before, words, sentence):
@@ -59,17 +63,17 @@ def test_another_model_brings_its_own_price():
     assert (now.price, now.llm_max_tokens, now.max_cost) == (None, None, 5.0)
     assert resumed("t", ASKED, {"llm": LOCAL}).price == (1.25, 10.0)
     with pytest.raises(NightError, match="--max-cost 5 cannot be kept without a price"):
-        check_sources(now, {"llm": now.llm})
+        check_proposers(now, {"llm": now.llm})
 
 
-def test_a_source_of_the_night_may_rest_but_is_not_named_in_vain():
+def test_a_proposer_of_the_night_may_rest_but_is_not_named_in_vain():
     resting = resumed("t", ASKED, {"proposer": "search"})
-    check_sources(resting, {"proposer": "search"})
+    check_proposers(resting, {"proposer": "search"})
     with pytest.raises(NightError, match="--llm says nothing where no llm is asked"):
-        check_sources(resting, {"proposer": "search", "llm": LOCAL})
+        check_proposers(resting, {"proposer": "search", "llm": LOCAL})
     with pytest.raises(MachineError, match="no-such-agent"):
-        check_sources(replace(ASKED, agent="no-such-agent"), {})
-    check_sources(replace(resting, agent="no-such-agent"), {})
+        check_proposers(replace(ASKED, agent="no-such-agent"), {})
+    check_proposers(replace(resting, agent="no-such-agent"), {})
 
 
 @pytest.mark.parametrize(
@@ -81,6 +85,6 @@ def test_a_source_of_the_night_may_rest_but_is_not_named_in_vain():
 )
 def test_a_key_in_a_command_line_is_not_kept(command):
     with pytest.raises(NightError, match=r"looks like a key .*export it instead") as caught:
-        check_sources(Terms(proposer="command", agent=command), {"agent": command})
+        check_proposers(Options(proposer="command", agent=command), {"agent": command})
     assert "abc" not in str(caught.value)
     assert "0123" not in str(caught.value)

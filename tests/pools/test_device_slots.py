@@ -13,24 +13,24 @@ from judged import scored_attempt, scored_run
 from nights import bubblewrap, kernels_own, make_repository, unigram, usable
 
 from agent.errors import NightError
-from agent.experiment import WHOLE, Ending, Lease, Run, Summary
+from agent.experiment import WHOLE, DeviceSlot, Ending, Run, Summary
 from agent.lab import hardware
 from agent.night.opening import Request, open_context
-from agent.pools.leases import (
+from agent.pools.device_slots import (
     cores_of_machine,
     gpus_of_machine,
-    leases_of_machine,
-    leases_of_night,
     ranges,
     sets_of_cores,
+    slots_of_machine,
+    slots_of_night,
     slowdown_of,
 )
 from agent.records.place import Place
-from agent.sandbox.box import Box
-from agent.sandbox.environment import boxed_env, leased_env
-from agent.sandbox.keeper import limits_of_machine
+from agent.sandbox.environment import sandbox_env, slot_env
 from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
+from agent.sandbox.sandboxes import Sandbox
+from agent.sandbox.supervisor import limits_of_machine
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are lent on Linux only")
 two_cores = pytest.mark.skipif(
@@ -66,8 +66,8 @@ def test_the_threads_of_a_core_are_lent_together(tmp_path):
 @two_cores
 def test_workers_on_a_cpu_have_their_own_cores():
     threads = sum(map(len, cores_of_machine()))
-    assert leases_of_machine("cpu", 1, None) == (WHOLE,)
-    first, second = leases_of_machine("cpu", 2, None)
+    assert slots_of_machine("cpu", 1, None) == (WHOLE,)
+    first, second = slots_of_machine("cpu", 2, None)
     assert (first.worker, first.of_cores, first.share) == (f"cores {ranges(first.cores)}", threads, 0.5)
     assert len(first.cores) == len(second.cores) >= 1
     assert not {*first.cores} & {*second.cores}
@@ -76,9 +76,9 @@ def test_workers_on_a_cpu_have_their_own_cores():
 def test_more_workers_than_devices_are_refused_with_the_most_that_is_possible():
     cores = cores_of_machine()
     with pytest.raises(NightError, match=f"room for {len(cores)} worker.*their scores would not compare"):
-        leases_of_machine("cpu", len(cores) + 1, None)
+        slots_of_machine("cpu", len(cores) + 1, None)
     with pytest.raises(NightError, match="a Mac has one GPU"):
-        leases_of_machine("metal", 2, None)
+        slots_of_machine("metal", 2, None)
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
@@ -97,13 +97,13 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_worker_has_a_gpu(gpus):
-    first, second = leases_of_machine("cuda", 2, None)
+    first, second = slots_of_machine("cuda", 2, None)
     assert (first.worker, first.gpu, first.share, first.of_cores) == ("gpu 0", "GPU-0a5f-11", 0.5, None)
-    assert leased_env(second)["CUDA_VISIBLE_DEVICES"] == "GPU-1a5f-11"
+    assert slot_env(second)["CUDA_VISIBLE_DEVICES"] == "GPU-1a5f-11"
     with pytest.raises(NightError, match="this machine lends 3 GPUs"):
-        leases_of_machine("cuda", 4, None)
+        slots_of_machine("cuda", 4, None)
     with pytest.raises(NightError, match=r"these GPUs differ \(gpu 0: NVIDIA H200, .*, gpu 2: NVIDIA L4\)"):
-        leases_of_machine("cuda", 3, None)
+        slots_of_machine("cuda", 3, None)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_the_user_says_which_gpus_are_lent(gpus, monkeypatch, visible, lent):
     assert [gpu.visible for gpu in gpus_of_machine()] == lent
 
 
-# ---- a process with a lease ------------------------------------------------------------------------------------------
+# ---- a process with a device slot ------------------------------------------------------------------------------------
 
 WIDENS = """
 import json, os, threading
@@ -131,26 +131,26 @@ print(json.dumps([sorted(before), sorted(os.sched_getaffinity(0)), os.environ["O
 """
 
 
-def run_leased(folder: Path, lease: Lease, box: Box, code: str) -> Outcome:
+def run_in_slot(folder: Path, slot: DeviceSlot, sandbox: Sandbox, code: str) -> Outcome:
     (folder / "tmp").mkdir()
     return supervise(
-        box.wrap([sys.executable, "-S", "-c", code], View(folder)),
+        sandbox.wrap([sys.executable, "-S", "-c", code], View(folder)),
         folder,
-        env=boxed_env(folder, "", lease),
+        env=sandbox_env(folder, "", slot),
         limit_s=60,
         stopped=lambda: False,
-        limits=limits_of_machine(lease.share),
-        cores=lease.cores,
+        limits=limits_of_machine(slot.share),
+        cores=slot.cores,
     )
 
 
 @two_cores
-@pytest.mark.parametrize("make_box", [bubblewrap, kernels_own])
-def test_a_boxed_script_keeps_to_its_cores(tmp_path, make_box):
-    lease, before = leases_of_machine("cpu", 2, 1)[1], os.sched_getaffinity(0)
-    outcome = run_leased(tmp_path, lease, usable(make_box()), WIDENS)
+@pytest.mark.parametrize("make_sandbox", [bubblewrap, kernels_own])
+def test_a_sandboxed_script_keeps_to_its_cores(tmp_path, make_sandbox):
+    slot, before = slots_of_machine("cpu", 2, 1)[1], os.sched_getaffinity(0)
+    outcome = run_in_slot(tmp_path, slot, usable(make_sandbox()), WIDENS)
     assert outcome.ending is Ending.FINISHED, outcome
-    assert json.loads(outcome.last_lines) == [[*lease.cores], [*lease.cores], "1"]
+    assert json.loads(outcome.last_lines) == [[*slot.cores], [*slot.cores], "1"]
     assert os.sched_getaffinity(0) == before  # the harness's own thread keeps its cores
 
 
@@ -186,11 +186,11 @@ def test_the_cores_of_a_worker_are_part_of_the_nights_device(tmp_path, tiny_data
     monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
     root, total = make_repository(tmp_path / "user", unigram()), sum(map(len, cores_of_machine()))
     asked = {"workers": 2, "sandbox": "off"}
-    with open_context(Request(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, sources=())) as context:
+    with open_context(Request(Place.of(root / "train_mlx.py"), "t", 0.05, None, asked, proposers=())) as context:
         assert context.pool is not None
-        assert tuple(context.pool.workers) == tuple(lease.worker for lease in leases_of_machine("cpu", 2, None))
-    night, each = context.runner.night, len(context.runner.lease.cores)
+        assert tuple(context.pool.workers) == tuple(slot.worker for slot in slots_of_machine("cpu", 2, None))
+    night, each = context.runner.night, len(context.runner.slot.cores)
     assert context.runner.resource_limits == limits_of_machine(0.5)
     assert night.device.endswith(f" ({each} of {total} cores)")
-    alone = replace(night, terms=replace(night.terms, workers=1))
-    assert [len(lease.cores) for lease in leases_of_night(alone)] == [each]  # kept, to go on with one worker
+    alone = replace(night, options=replace(night.options, workers=1))
+    assert [len(slot.cores) for slot in slots_of_night(alone)] == [each]  # kept, to go on with one worker
