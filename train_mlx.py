@@ -44,7 +44,7 @@ from agent.lab.kernels import fast  # noqa: E402
 # ---------------------------------------------------------------------------
 
 # Shape of the model
-DEPTH = by_device(cpu=4, metal=6, cuda=8)  # layers  {2, 3, 4, 6, 8, 10, 12}
+DEPTH = by_device(cpu=2, metal=6, cuda=8)  # layers  {2, 3, 4, 6, 8, 10, 12}
 ASPECT_RATIO = 64  # width = DEPTH × this, rounded up to whole heads  {32, 48, 64, 96, 128}
 HEAD_DIM = by_device(cpu=64, metal=64, cuda=128)  # channels of a head  {32, 64, 128}
 QUERIES_PER_KV = 1  # query heads that share one key-value head, at most: they must divide  {1, 2, 4}
