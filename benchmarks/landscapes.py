@@ -52,7 +52,8 @@ from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched
 
 KIND, GPU = "cpu", "cuda"
 TEXT = measure.SCRIPT.read_text(encoding="utf-8")
-SCRIPT = TEXT[TEXT.index("# Shape of the model") : TEXT.index("# Machinery")]  # its dials with ranges
+WITH_DIALS = TEXT[TEXT.index("# Shape of the model") : TEXT.index("# Machinery")]
+SCRIPT = set_dials(WITH_DIALS, KIND, {"DEPTH": 4})  # within its range, so that it can turn both ways
 DIALS = searched(SCRIPT, KIND)
 NAMES = [dial.name for dial in DIALS]
 CHOICES = {dial.name for dial in DIALS if isinstance(dial.span, Choices)}
