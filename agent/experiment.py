@@ -276,7 +276,7 @@ class Proposal:
 
     title: str
     hypothesis: str
-    proposer: str  # "you" for attempt 0, else the name of the proposer that proposed it
+    proposer: str  # "you" for attempt 0, else the name of the proposer that had the edit
     repairs: int | None = None  # the crashed attempt that it repairs
     # kept edits that the parent's script lacks: a comparison for the confirmation, not an idea
     without: tuple[int, ...] = ()
@@ -440,7 +440,7 @@ class Attempt:
 
     @cached_property
     def done_runs(self) -> tuple[Run, ...]:
-        """Return the runs of the night, without the confirmation's: it judges by these alone."""
+        """Return the runs of the night, without the confirmation's: the night judges by these alone."""
         return tuple(run for run in self.counted_runs if not run.confirmation)
 
     def confirmation_runs(self, confirmation: int | None = None) -> tuple[Run, ...]:
@@ -682,7 +682,7 @@ class Options:
     ray_address: str | None = None  # None: a cluster is started on this machine
 
 
-PREVIEW_BUDGET_S = 60.0  # a night of shorter runs is a first look
+PREVIEW_BUDGET_S = 60.0  # s of budget; a night of shorter runs is a preview
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def attempt_in(record: Record, which: str) -> Attempt:
         findings = record.findings
         confirmed = record.attempt(findings.script) if findings is not None else None
         if confirmed is None:
-            why = "not confirmed yet" if findings is None else "not confirmed by its confirmation"
+            why = "not confirmed yet" if findings is None else "not confirmed: its confirmation found no sure gain"
             remedy = f"; where no night runs, measure it with: {typed('confirm', record.tag)}" if record.is_here else ""
             raise NothingYet(f"the best script of night {record.tag} is {why}{remedy}")
         return confirmed

@@ -32,21 +32,21 @@ Array = NDArray[np.floating]
 Steps = NDArray[np.integer]  # places on the lattice, or distances between them
 
 STEP = 0.25  # sigma
-SIZE = 128  # points: 16 sigma to either side
-POINTS = np.arange(SIZE) - SIZE // 2  # of a window, from its centre
-DIFFERENCES = np.arange(1 - SIZE, SIZE)  # between two points of one window
-BLUR = np.arange(1 - SIZE // 2, SIZE // 2) * STEP  # sigma: errors of a mean of runs
-FAR = 8000  # steps: effects beyond a thousand sigma need not be told apart
-OUTLIERS, WIDER = 0.03, 3.5  # their share, and how much wider they spread
+SIZE = 128  # points, which are 16 sigma to either side
+POINTS = np.arange(SIZE) - SIZE // 2  # steps of each point of a window from its centre
+DIFFERENCES = np.arange(1 - SIZE, SIZE)  # steps between two points of one window
+BLUR = np.arange(1 - SIZE // 2, SIZE // 2) * STEP  # sigma; errors that a mean of runs may have
+FAR = 8000  # steps; effects beyond a thousand sigma need not be told apart
+OUTLIERS, WIDER = 0.03, 3.5  # share of outliers, and how much wider they spread
 NOISE = ((1 - OUTLIERS, 1.0), (OUTLIERS, WIDER))  # share and width of each component of the noise
-DEVIATION = (1 - OUTLIERS + OUTLIERS * WIDER**2) ** 0.5  # of one run, outliers included, in sigma
+DEVIATION = (1 - OUTLIERS + OUTLIERS * WIDER**2) ** 0.5  # sigma of one run, outliers included
 SCALES = np.array([0.5, 1.5, 4.5, 13.5, 40.5])  # sigma: mean sizes of effects, from hardly visible to unheard of
 PEAKED = np.array([3.0, 9.0])  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
-# What edits bring before any was seen, worth as much as this many of them: most do harm, in this and every such night.
-# The components: nothing, harms of these sizes, gains of the first five.
+# Before any edit was seen, this is expected of them, and counts as much as this many edits: most do harm, in every such
+# night. The components are nothing, harms of all these sizes, and gains of the first five.
 PRIOR_EDITS = 5.0
 PRIOR = np.array([0.2, 0.15, 0.15, 0.12, 0.04, 0.01, 0.08, 0.05, 0.08, 0.08, 0.03, 0.008, 0.002])
-OTHERS = 5.0  # edits of a proposer's own: what all edits of the other proposers count as at most
+OTHERS = 5.0  # all edits of the other proposers count at most as this many of a proposer's own
 ALONE = 0.25  # the probability that an edit's effect on one script says nothing about its effect on another
 ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
@@ -79,13 +79,13 @@ def noise_density(errors: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Hold one attempt in the tree. Its scores may have any unit; higher is better."""
+    """An attempt in the tree. Its scores may have any unit; higher is better."""
 
     parent: int  # its place in the tree, before this one; the root is its own
     scores: tuple[float, ...]
-    proposer: str = ""  # of its edit
+    proposer: str = ""  # the proposer of its edit
     merges: int | None = None  # the place of an attempt whose edit it makes again, on another parent
-    seeds: tuple[int, ...] = ()  # of the scores; without any, each score has noise of its own
+    seeds: tuple[int, ...] = ()  # seeds of the scores; without any, each score has noise of its own
     dials_only: bool = False  # whether it differs from its parent in dials alone
 
 
@@ -97,13 +97,13 @@ def kernel(offset: int) -> Array:  # (K, DIFFERENCES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lattice:
-    """Hold what was measured, on the lattice: nothing here depends on what edits bring."""
+    """What was measured, on the lattice: nothing here depends on what edits bring."""
 
-    parents: Sequence[int]  # (N,): places
-    centres: Sequence[int]  # (N,): of the windows
-    offsets: Sequence[int]  # (N,): of the windows from those of the parents
+    parents: Sequence[int]  # (N,): places of the parents in the tree
+    centres: Sequence[int]  # (N,): steps from 0 to the centre of each window
+    offsets: Sequence[int]  # (N,): steps from the centre of the parent's window to its own
     runs: Array  # (N, SIZE): likelihood of each attempt's runs at each merit of its window
-    noises: Array  # (N,): sigma: how far a further run of each attempt would scatter
+    noises: Array  # (N,): how far a further run of each attempt would scatter, in sigma
     shared: Shared | None  # what seeds do to all of them
 
     @classmethod
@@ -114,7 +114,7 @@ class Lattice:
         step, parents = sigma * STEP, [node.parent for node in nodes]
         centres = [round(statistics.median(node.scores) / step) for node in nodes]
         offsets = [centre - centres[parent] for centre, parent in zip(centres, parents, strict=True)]
-        places = np.repeat(np.arange(len(nodes)), [len(node.scores) for node in nodes])  # of all runs
+        places = np.repeat(np.arange(len(nodes)), [len(node.scores) for node in nodes])  # the attempt of each run
         scores = np.concatenate([node.scores for node in nodes])[:, None] / step
         errors = (scores - np.array(centres)[places, None] - POINTS) * STEP  # (runs, SIZE)
         firsts = np.searchsorted(places, np.arange(len(nodes)))
@@ -146,7 +146,7 @@ def _seed_by_seed(nodes: Sequence[Node], shared: Shared) -> tuple[Array, Array, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distribution:
-    """Hold possible effects of an edit, or merits of an attempt, in ascending order, and how probable each is."""
+    """Possible effects of an edit, or merits of an attempt, in ascending order, and how probable each is."""
 
     sizes: Array  # sigma
     probability: Array
@@ -184,14 +184,14 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Belief:
-    """Hold the posterior of a whole night under given weights of the components."""
+    """The posterior of a whole night under given weights of the components."""
 
     lattice: Lattice
-    weights: Array  # (N, K): of every edit, by its proposer; the root's are those over all proposers
+    weights: Array  # (N, K): weights of every edit, by its proposer; the root's are those over all proposers
     expected: Array  # (N, DIFFERENCES): the prior probability of every edit's effects, by its proposer
     below: Array  # (N, SIZE): belief about an attempt's merit from its own runs and its descendants
-    apart: Array  # (N, SIZE): about its parent's merit from all but those; the root's has no meaning
-    log_evidence: float  # of all scores, in lattice steps
+    apart: Array  # (N, SIZE): belief about its parent's merit from all but those; the root's has no meaning
+    log_evidence: float  # evidence of all scores, in lattice steps
 
     @classmethod
     def of(cls, lattice: Lattice, weights: Array) -> "Belief":
@@ -214,7 +214,7 @@ class Belief:
                 logs[parents[i]] += np.log(upward[i])
         log_evidence += float(np.log(below[0].sum()))
         belief = cls(lattice, weights, expected, below, apart, log_evidence)
-        merit = cache(belief.merit)  # of a parent: its own row of `apart` is known by then
+        merit = cache(belief.merit)  # a parent's merit is asked for when its own row of `apart` is known
         for i in range(1, len(parents)):
             before = merit(parents[i]).probability / upward[i]
             apart[i] = before / before.sum()
@@ -272,7 +272,7 @@ def knowledge_gradient(worths: Array, variance: float = 0.0, most: int = 3, nois
     """
     now, gains = max(0.0, float(worths.sum())), []
     for runs in range(1, most + 1):
-        density = np.exp(-0.5 * BLUR**2 / (noise**2 / runs + variance))  # of the error of the mean of these runs
+        density = np.exp(-0.5 * BLUR**2 / (noise**2 / runs + variance))  # of errors of the mean of these runs
         later = np.maximum(np.convolve(worths, density / density.sum()), 0).sum()
         gains.append((float(later) - now) / runs)
     return max(gains)
@@ -323,7 +323,7 @@ def fitted(
     is_own = proposers == np.arange(proposers.max() + 1)[:, None]  # (proposers, E)
     others = is_fresh.sum() - (is_own & is_fresh).sum(axis=1, keepdims=True)
     worth_of_others = np.where(is_own, 1.0, OTHERS / (OTHERS + others))
-    # (1 + proposers, E): over all, and by proposer
+    # (1 + proposers, E): the first row is over all proposers, the others are by proposer
     counts = np.vstack([np.ones(len(proposers)), worth_of_others]) * is_fresh
     worth = counts.sum(axis=1, keepdims=True) + PRIOR_EDITS
     for _ in range(EM_STEPS):

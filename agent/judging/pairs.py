@@ -4,7 +4,7 @@ A score is what its script is worth, plus what its seed does, plus what is left.
 scripts of which one has a dial turned move alike from seed to seed, and their difference is several times steadier than
 their scores. Scripts that differ in more may share nothing, and a seed that is bad for one need not be bad for the
 next. So each script either shares what its seeds do, or has noise of its own; how many share it is learnt tonight,
-apart for turned dials and for all other edits.
+separately for turned dials and for all other edits.
 
 What the seeds do is the random effect of a two-way layout, scripts by seeds (Henderson 1975), estimated from the
 scripts that were measured more than once; which of them share it, by EM.
@@ -23,7 +23,7 @@ Array = NDArray[np.floating]
 
 OWN = 0.1  # share of the noise's variance that is left to a script which shares what its seeds do
 SHARED = 1 - OWN
-# Scripts that share it and that do not, before any was seen: where dials alone were turned, and where more was changed.
+# These count scripts that share it and that do not, before any was seen: by whether dials alone were turned.
 # In sixteen shipped nights, what was left had 0.22 and 0.58 of the noise's variance.
 EXPECTED = {True: (3.0, 1.5), False: (1.0, 1.5)}
 ROUNDS = 3
@@ -31,7 +31,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Hold the scores of one script by seed, in any unit; dials_only: it differs from its parent in dials alone."""
+    """The scores of one script by seed, in any unit; dials_only: it differs from its parent in dials alone."""
 
     scores: Mapping[int, float]
     dials_only: bool
@@ -39,11 +39,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Hold what seeds do. All figures are in units of the noise's standard deviation."""
+    """What seeds do to scores. All figures are in units of the noise's standard deviation."""
 
-    effects: Mapping[int, float]  # by seed; their mean over the first script's seeds is zero
-    variances: Mapping[int, float]  # by seed: of the effect's estimate
-    share: Mapping[bool, float]  # the probability that a script shares the effects, by whether dials alone were turned
+    effects: Mapping[int, float]  # seed → its effect; the mean over the first script's seeds is zero
+    variances: Mapping[int, float]  # seed → variance of its effect's estimate
+    share: Mapping[bool, float]  # whether dials alone were turned → probability that a script shares the effects
     level: float  # variance of the first script's mean by its own seeds
 
     def noise_of(self, dials_only: bool) -> float:
@@ -53,7 +53,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contrasts:
-    """Hold what the scores of one script say of the seeds, whatever the script is worth."""
+    """What the scores of one script say of the seeds, whatever the script is worth."""
 
     scores: Array  # (n - 1,)
     rows: Array  # (n - 1, S): which seeds each contrast compares
@@ -112,7 +112,7 @@ def shared_effects(scripts: Sequence[Measured], sigma: float) -> Shared:
             like = [weight for weight, script in zip(weights, others, strict=True) if script.dials_only is dials_only]
             share[dials_only] = (yes + sum(like)) / (yes + no + len(like))
     covariance, own = np.linalg.inv(precision), np.isin(seeds, list(scripts[0].scores))
-    against = np.eye(len(seeds)) - own / own.sum()  # each seed against the mean of the first script's
+    against = np.eye(len(seeds)) - own / own.sum()  # this compares each seed with the mean of the first script's
     variances = np.einsum("st,tu,su->s", against, covariance, against)
     effects = against @ covariance @ told
     return Shared(

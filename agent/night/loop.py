@@ -315,8 +315,7 @@ class Driver:
             self.say(f"this {kind} of #{number} does not count and is done again: {why_invalid}")
 
     def _invalidate(self, crashed: Sequence[Attempt], why: MachineError) -> None:
-        """Make crashes why_invalid that came before the machine was found to be broken: a resumed night repeats
-        them."""
+        """Make crashes invalid that came before the machine was found to be broken: a resumed night repeats them."""
         numbers = [attempt.number for attempt in crashed]
         if numbers:
             self.journal.invalidate(numbers, str(why))

@@ -86,7 +86,7 @@ class Proposals:
         self._wanted: list[Wanted] = []
         # a night that only tries what people submitted leaves the others' ideas for later
         self._waiting = list(context.journal.waiting_ideas()) if self._proposers else []
-        self._said: set[str] = set()  # why proposers had none
+        self._said: set[str] = set()  # reasons of proposers that had no idea; each is said once
         self._exhausted: dict[str, int] = {}  # proposer → the attempt about whose script it has no further idea
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
         # crashes that are not to be repaired: those of earlier calls, except the last attempt

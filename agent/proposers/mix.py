@@ -3,8 +3,8 @@
 What a proposer is worth is its gain per hour, training and asking together. Gains are counted in typical keeps (the
 mean gain of what the night has kept), so that a proposer's keeps are events of a Poisson process in its hours, whose
 rate has a Gamma posterior. Thompson sampling (Thompson, 1933; Chapelle & Li, 2011) draws a rate for each proposer and
-asks the one with the highest. The prior is one typical keep in the hours of a few attempts, of how many the proposer
-says. No proposer stays that good for long, so one that has not been tried yet soon is.
+asks the one with the highest. The prior is one typical keep in the hours of a few attempts; each proposer says of how
+many. No proposer stays that good for long, so one that has not been tried yet soon gets its turn.
 """
 
 import math
@@ -18,7 +18,7 @@ from agent.experiment import Attempt, Kind, Status, proposer_name
 from agent.proposers.proposer import Briefing, Proposer
 from agent.records.summary import earned, kept_gains_bpb
 
-PRIOR_KEEPS = 1.0  # of a proposer that was never asked, in its attempts_a_keep
+PRIOR_KEEPS = 1.0  # keeps that a proposer is expected to have in its attempts_a_keep, before it is asked
 FIRST_TURN = 4  # attempts of others, after which a proposer has its first turn whatever is drawn
 RESTS_AFTER, MOST_RESTED = 2, 32  # failures in a row, and attempts rested at most
 

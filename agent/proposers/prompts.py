@@ -1,4 +1,4 @@
-"""Write the briefing of a proposer of edits, from the templates in prompts/: the same for a model and for an agent.
+"""Write the briefing of a proposer, from the templates in prompts/: the same for a model and for an agent.
 
 prompts/ holds one template each, in Jinja2's form, for people to read and change. A part that may grow long has a limit
 of its own there, 42,000 characters together: 13,000 tokens, as code and tables have 3.3 characters in each. The stable

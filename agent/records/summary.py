@@ -80,7 +80,7 @@ def lower_than_best(record: Record) -> Attempt | None:
 
 
 def kept_gains_bpb(history: History) -> dict[int, float]:
-    """Return the gain, at least 0, of each edit that is kept now; the confirmation's questions are none."""
+    """Return the gain, at least 0, of each edit that is kept now; the confirmation's questions are no edits."""
     return {
         attempt.number: max(0.0, gain_bpb(attempt, history[attempt.parent or 0]) or 0.0)
         for attempt in history
@@ -172,7 +172,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class NightSummary:
-    """The state of a night. Kept, discarded, crashed count ideas; attempt 0 and a confirmation's questions are none."""
+    """The state of a night. Kept, discarded, crashed count ideas, without attempt 0 and a confirmation's questions."""
 
     night: Night  # facts of the night, without its owner's private ones
     ended: str | None  # end of the last run

@@ -59,7 +59,7 @@ class Rows:
         """Read the rows of a split that this night scores: all of them, or every fourth in a preview."""
         corpus = load_data(Path(night.data), verify=False)  # the checksums were verified at the start
         inputs, targets = evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
-        step = PREVIEW_ROW_STEP if is_preview(night.budget_s) else 1  # the rows of a first look are from all documents
+        step = PREVIEW_ROW_STEP if is_preview(night.budget_s) else 1  # the rows of a preview are from all documents
         return cls(inputs[::step].astype(np.uint16), targets[::step].astype(np.uint16), corpus.token_bytes)
 
     @classmethod

@@ -6,13 +6,13 @@ import signal
 # Python's report of an exception that ends a program begins in the code of the whole script. That of one which was
 # caught and printed, or which ended a thread, begins further inside. The report of a group of exceptions has a margin.
 UNCAUGHT = re.compile(r'Traceback \(most recent call last\):\n((?:  \| )?)  File "[^\n]*", line \d+, in <module>\n')
-UNPARSED = re.compile(r'^()  File "[^\n]*", line \d+\n', re.MULTILINE)  # a script that is no Python
+UNPARSED = re.compile(r'^()  File "[^\n]*", line \d+\n', re.MULTILINE)  # the report of a script that is no Python
 EXCEPTION = r"(?m)^{margin}([A-Za-z_][\w.<>]*)(?:: (.*))?$\n?(.*)"  # type, first line of the message, and the next line
-BY_EXCEPTION = (1, -signal.SIGINT)  # exit codes
+BY_EXCEPTION = (1, -signal.SIGINT)  # these exit codes are those of an uncaught exception
 # What C++, and then Python itself, say of an end by a signal. C++ knows more.
 ABORTED = (r"(?m)^ *(what\(\):.*|libc\+\+abi: .*)$", r"(?m)^(Fatal Python error: .*)$")
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
-WORD = re.compile(r"[^\W_]")  # of which a ruler has none, as between the exceptions of a group
+WORD = re.compile(r"[^\W_]")  # a ruler, as between the exceptions of a group, has no such character
 
 
 def why_crashed(log: str, exit_code: int) -> str:
@@ -31,7 +31,7 @@ def _exception(text: str) -> str | None:
     if not found:
         return None
     kind, message, following = (part and part.strip() for part in found.groups())
-    if message == "":  # it begins with a line end
+    if message == "":  # the message begins with a line end
         message = following
     return f"{kind}: {message}" if message else kind
 

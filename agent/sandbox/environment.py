@@ -1,9 +1,9 @@
 """Build the environment of a night's processes: where programs, libraries and devices are, without any keys.
 
 Only variables that are listed by their whole names pass. No language does: programs print the same words everywhere,
-in the machine's own time zone. A process that has a device slot gets the part of the machine that the device slot
-names, and is told how large it is. Variables that change how the same script computes its numbers pass, and are part of
-a night's protocol.
+in the machine's own time zone. A process that has a device slot gets the part of the machine that the slot names,
+and is told how large it is. Variables that change how the same script computes its numbers pass, and are part of a
+night's protocol.
 """
 
 import os
@@ -15,8 +15,8 @@ from agent.experiment import WHOLE, DeviceSlot
 
 TMP = "tmp"  # the subfolder of a run that serves as its home, TMPDIR and cache
 
-# Where programs and libraries are, and what MLX, CUDA and libraries of linear algebra read. A name that only resembles
-# one of these, such as CUDA_DSN, may hold a key.
+# These say where programs and libraries are, or are read by MLX, CUDA and libraries of linear algebra. A name that only
+# resembles one of these, such as CUDA_DSN, may hold a key.
 NAMES = (
     *("PATH", "CC", "PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"),
     *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MODULE_LOADING", "CUDA_LAUNCH_BLOCKING"),
@@ -28,7 +28,7 @@ NAMES = (
 )
 PLACES = ("HOME", "USER", "TMPDIR", "XDG_CACHE_HOME", "MLX_PTX_CACHE_DIR")
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-# Variables that change precision, or the code that computes, on these kinds of device.
+# Each variable changes precision, or the code that computes, on these kinds of device.
 SETTINGS = {
     "MLX_ENABLE_TF32": {"cuda", "metal"},  # 0: products of float32 keep all bits
     "NVIDIA_TF32_OVERRIDE": {"cuda"},  # 0: the same, for all of NVIDIA's libraries
@@ -44,13 +44,13 @@ PYTHON = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUTF8":
 
 
 def settings_in(environment: Mapping[str, str], device_kind: str) -> str:
-    """Return the settings that are made, for instance MLX_ENABLE_TF32=0; several are joined by a plus."""
+    """Return the settings that this environment makes, for instance MLX_ENABLE_TF32=0; several are joined by a plus."""
     made = {name: environment[name] for name, kinds in SETTINGS.items() if device_kind in kinds and name in environment}
     return "+".join(f"{name}={re.sub(r'[^A-Za-z0-9_.-]', '_', value)}" for name, value in made.items())
 
 
 def scrubbed_env(data: str) -> dict[str, str]:
-    """Return the environment of a process outside of a sandbox, as of `nightshift profile`: the home, no keys."""
+    """Return the environment of a process outside of a sandbox, as for `nightshift profile`, without any keys."""
     env = {name: os.environ[name] for name in (*NAMES, *PLACES, *THREADS, *SETTINGS) if name in os.environ}
     return env | PYTHON | {"NIGHTSHIFT_DATA": data}
 

@@ -1,11 +1,10 @@
-"""Hold all files that sandboxes show in memory, so that no process in a sandbox waits for the disk.
+"""Keep all files that sandboxes show in memory, so that no process in a sandbox waits for the disk.
 
 The kernel counts how often a process waits for the disk, in many places. A file that an earlier sandbox has read costs
-no
-wait: by reading a file or not, one sandbox could tell a later one a bit. Where every file is in memory before each
+no wait: by reading a file or not, one sandbox could tell a later one a bit. Where every file is in memory before each
 sandbox starts, and no call inside puts one out (seccomp.py), files tell nothing.
 
-The harness maps these files once, which holds their names and sizes in memory as well. Before each sandbox it asks the
+The harness maps these files once, which keeps their names and sizes in memory as well. Before each sandbox it asks the
 kernel whether it has put anything out of memory since, and each folder whether it has changed. If so, it lists the
 folders again and has the kernel go through all pages; those that are there are not copied.
 """
@@ -26,12 +25,12 @@ from agent.errors import MachineError
 GB = 1 << 30
 POPULATE_READ = 22  # advice about memory: bring all of it in, and wait for that; since Linux 5.14
 NO_ACCESS, FIXED, NO_RESERVE, FAILED = 0, 0x10, 0x4000, ctypes.c_void_p(-1).value
-OTHER_MAPPINGS = 5_000  # of this process, of which the kernel allows it a number
+OTHER_MAPPINGS = 5_000  # what this process may map besides: the kernel bounds the number of its mappings
 KERNEL_COUNTS, MOST_MAPPINGS = Path("/proc/vmstat"), Path("/proc/sys/vm/max_map_count")
-# of pages, names and inodes: what the kernel, or a user through it, may have put out
+# The kernel counts here the pages, names and inodes that it, or a user through it, may have put out of memory.
 COUNTED = ("pgsteal_file", "slabs_scanned", "drop_pagecache", "drop_slab")
 PUT_OUT = re.compile(rf"(?m)^(?:{'|'.join(COUNTED)}) \d+$")
-SURE_NS = 1_000_000_000  # after which a folder's next change has another time than the last
+SURE_NS = 1_000_000_000  # ns after a folder's change, the next one certainly has another time
 LIBC = ctypes.CDLL(None)
 LIBC.mmap.restype = ctypes.c_void_p
 LIBC.mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
@@ -45,15 +44,15 @@ def available() -> bool:
 
 
 class Held:
-    """Hold files in memory, mapped one after another in one part of this process's addresses."""
+    """Keep files in memory, mapped one after another in one part of this process's addresses."""
 
     def __init__(self) -> None:
         self._lock = Lock()  # the workers of this process share it
         self._asked: tuple[frozenset[str], frozenset[str]] | None = None
         self._put_out: tuple[str, ...] = ()
-        self._folders: dict[str, int | None] = {}  # when each was last changed; None: too lately to be sure
-        self._files: dict[str, int] = {}  # the inodes tell whether they are still the same
-        self._unmapped: list[str] = []  # they are empty, closed to this user, or beyond the most mappings
+        self._folders: dict[str, int | None] = {}  # folder → the time of its last change; None: too recent to be sure
+        self._files: dict[str, int] = {}  # file → its inode, which tells whether it is still the same file
+        self._unmapped: list[str] = []  # files that are empty, closed to this user, or beyond the most mappings
         self._start, self._room_bytes, self._used_bytes = 0, 0, 0
 
     def bring_in(self, places: Iterable[Path], without: Collection[Path] = ()) -> None:
@@ -61,7 +60,7 @@ class Held:
 
         What is closed to this user is closed to its sandboxes as well.
         """
-        # several may be links to one
+        # several of these places may be links to one
         asked = frozenset(map(os.path.realpath, places)), frozenset(map(str, without))
         with self._lock:
             put_out = put_out_so_far()
@@ -87,7 +86,7 @@ class Held:
         self._room_bytes = sum(map(_in_pages, sizes.values())) or mmap.PAGESIZE
         kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
         self._start = LIBC.mmap(None, self._room_bytes, NO_ACCESS, kind, -1, 0)
-        if self._start == FAILED:  # addresses alone, which take no memory
+        if self._start == FAILED:  # the call asked for addresses alone, which take no memory
             self._room_bytes = 0
             raise MachineError(
                 f"the files that a sandbox shows ({sum(sizes.values()) / GB:.1f} GB) cannot be mapped, as this process "
@@ -108,7 +107,7 @@ HELD = Held()
 def read(files: Iterable[str | Path]) -> None:
     """Have other files in memory as they are now."""
     for path in files:
-        with suppress(OSError, ValueError), open(path, "rb") as file:  # one that is empty cannot be mapped
+        with suppress(OSError, ValueError), open(path, "rb") as file:  # an empty file cannot be mapped
             mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ).close()
 
 
@@ -136,7 +135,7 @@ def listed(places: Iterable[str], without: Collection[str] = ()) -> tuple[dict[s
     waiting, now_ns = list(set(places).difference(without)), time.time_ns()
     while waiting:
         place = waiting.pop()
-        changed_ns = _changed_ns(place)  # before it is listed
+        changed_ns = _changed_ns(place)  # its time is read before its entries, so that a change between is noticed
         folders[place] = changed_ns if changed_ns and changed_ns + SURE_NS < now_ns else None
         try:
             with os.scandir(place) as entries:
@@ -150,7 +149,7 @@ def listed(places: Iterable[str], without: Collection[str] = ()) -> tuple[dict[s
         except NotADirectoryError:
             with suppress(OSError):
                 files[place] = os.stat(place).st_ino
-        except OSError:  # closed to this user, or removed meanwhile
+        except OSError:  # the folder is closed to this user, or was removed meanwhile
             continue
     return folders, files
 

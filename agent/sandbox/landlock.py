@@ -30,7 +30,7 @@ CAPABILITY_VERSION, CAPABILITIES = 0x20080522, 64
 
 # ---- rights: bits of the kernel's interface --------------------------------------------------------------------------
 
-KNOWN = {1: 13, 2: 14, 3: 15, 5: 16}  # since which version how many rights to files are known, counted from the lowest
+KNOWN = {1: 13, 2: 14, 3: 15, 5: 16}  # version → how many rights to files it knows, counted from the lowest
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, MAKE_CHAR, MAKE_BLOCK, TRUNCATE, IOCTL_DEV = (
     1 << bit for bit in (0, 1, 2, 3, 6, 11, 14, 15)
 )
@@ -38,7 +38,7 @@ BIND_TCP, CONNECT_TCP = 1, 2
 ABSTRACT_SOCKETS, SIGNALS = 1, 2
 
 READ = EXECUTE | READ_FILE | READ_DIR
-WRITE = ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)  # no making of devices: root could make one for the whole disk
+WRITE = ~(MAKE_CHAR | MAKE_BLOCK | IOCTL_DEV)  # making devices is left out: root could make one for the whole disk
 DEVICES = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the only rights that a plain file can have
 RIGHTS = {"read": READ, "list": READ_DIR, "write": WRITE, "devices": DEVICES}
@@ -125,7 +125,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 def _give_up_capabilities() -> None:
     """Drop all capabilities: Landlock restricts root's files, but not loading modules or rebooting."""
-    for capability in range(CAPABILITIES):  # fails for users other than root, who have none to drop
+    for capability in range(CAPABILITIES):  # this fails for users other than root, who have none to drop
         seccomp.LIBC.prctl(PR_CAPBSET_DROP, *map(ctypes.c_ulong, (capability, 0, 0, 0)))
     of_this_process = struct.pack("=Ii", CAPABILITY_VERSION, 0)
     _checked("give up capabilities", seccomp.LIBC.capset(of_this_process, bytes(24)))

@@ -19,11 +19,11 @@ from pathlib import Path
 from agent.errors import MachineError
 from agent.files import home_folder
 
-# the limits of control groups: libraries read the container's share of cores and memory there
+# Libraries read the container's share of cores and memory in the limits of control groups.
 LIMITS = tuple(f"/sys/fs/cgroup/{name}" for name in ("cpu.max", "cpuset.cpus.effective", "memory.max"))
 # Programs, compilers and their headers. /etc, /home, /opt, /run, /usr/share and /var are not shown as a whole: what is
 # shown is held in memory (in_memory.py), and a system may have a million files.
-STORES = ("/nix/store", "/gnu/store")  # where Nix and Guix keep every package: too much to hold
+STORES = ("/nix/store", "/gnu/store")  # Nix and Guix keep every package here, which is too much to hold in memory
 SYSTEM = (
     *("/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/libexec/gcc", *STORES),
     *("/usr/include", "/usr/local/include", "/usr/local/cuda*/include", "/usr/local/cuda*/targets/*/include"),
@@ -31,10 +31,10 @@ SYSTEM = (
     *("/usr/local/nvidia", "/etc/alternatives", "/etc/localtime"),
     *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/usr/lib/os-release"),
 )
-# Where libraries are, and of their folders those that compilers and libraries ask for; the others belong to programs.
+# Libraries are here, and of their folders those that compilers and libraries ask for; the others belong to programs.
 LIBRARIES = tuple(f"{root}/lib{kind}" for root in ("", "/usr", "/usr/local") for kind in ("", "32", "64", "x32"))
 OF_LIBRARIES = ("*-linux-*", "gcc*", "llvm*", "clang*", "nvidia*", "wsl", "locale")
-# The facts about the machine that libraries read; they are on no disk.
+# Libraries read these facts about the machine; they are on no disk.
 FACTS = ("/sys/devices", "/sys/bus", "/sys/class", *LIMITS, "/sys/module/nvidia", "/sys/module/nvidia_uvm")
 # What is shown of Python's folder beside its libraries: conda has a compiler there, and a Mac's framework its library.
 PYTHON_PARTS = ("bin", "include", "libexec", "*-linux-gnu", "pyvenv.cfg", "Python", "Resources")
@@ -117,7 +117,7 @@ def system_places(links: bool) -> tuple[Path, ...]:
     for folder in map(Path, LIBRARIES):
         if not folder.is_symlink():
             found += _libraries(folder)
-        elif links:  # as /lib is on most systems; what it leads to is listed as well
+        elif links:  # /lib is a link on most systems; what it leads to is listed as well
             found.append(folder)
     return tuple(found)
 
@@ -148,11 +148,11 @@ def python_places(hidden: tuple[Path, ...] = ()) -> tuple[Path, ...]:
     named += [*_standard_library(), *_packages()]
     named += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
     named += _steps_to_python()
-    # without `..`: the folder before it may not be visible in the sandbox
+    # the path must have no `..`, since the folder before it may not be visible in the sandbox
     spelled = {Path(os.path.normpath(path.absolute())) for path in named if path.exists()}
     spelled |= {path.resolve() for path in named if path.exists()}
     home = home_folder()
-    # none may show the whole home
+    # no place may show the whole home
     places = {place for place in spelled if home is None or not home.is_relative_to(place.resolve())}
     system, closed = set(system_places(links=True)), [folder.resolve() for folder in hidden]
     every = places | system
@@ -171,7 +171,7 @@ def _standard_library() -> list[Path]:
 
 def _packages() -> list[Path]:
     """Return the folders of packages that this interpreter imports from."""
-    folders = map(Path, sys.path)  # a distribution's own may have no *.dist-info
+    folders = map(Path, sys.path)  # a distribution's own packages may have no *.dist-info
     return [folder for folder in folders if folder.name.endswith("-packages") or any(folder.glob("*.dist-info"))]
 
 

@@ -23,10 +23,10 @@ from agent.sandbox.crash import why_crashed
 from agent.sandbox.supervisor import GRACE_S, Report, ResourceLimits
 from agent.text import harmless, shorten
 
-SWEEP_S = GRACE_S + 10.0  # that a supervisor may take to end its tree, which it does in rounds
+SWEEP_S = GRACE_S + 10.0  # a supervisor may take this long to end its tree, which it does in rounds
 POLL_S = 0.05
 MOST_LOG_BYTES, LOG_TAIL_BYTES, LOG_TAIL_LINES = 64 << 20, 4 << 10, 20
-WHOLE_TRACEBACK_BYTES, MOST_WHY_CHARS = 1 << 20, 1000  # a thousand frames, and a long message
+WHOLE_TRACEBACK_BYTES, MOST_WHY_CHARS = 1 << 20, 1000  # this suffices for a thousand frames, and for a long message
 LOG = "log.txt"
 SUPERVISOR = own_python(
     "import json; from agent.sandbox import supervisor; supervisor.main(sys.argv[2:], **json.loads(sys.argv[1]))"
@@ -35,7 +35,7 @@ SUPERVISOR = own_python(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Hold how a supervised process ended, and the end of its log."""
+    """How a supervised process ended, and the end of its log."""
 
     ending: Ending
     exit_code: int | None  # -n after signal n; None when the harness ended it
@@ -74,7 +74,7 @@ def supervise(
         try:
             while supervisor.poll() is None and ending is None:
                 if watch.slept_s > SLEEP_TOLERANCE_S:
-                    ending = Ending.SLEPT  # its budget is invalid: we cannot know whether its clock stood still
+                    ending = Ending.SLEPT  # its clock may have stood still, so its budget says nothing
                 elif watch.elapsed_s > limit_s:
                     ending = Ending.OVERRAN
                 elif stopped():
@@ -141,7 +141,7 @@ def start_supervisor(
 
 
 def report_of(supervisor: subprocess.Popen[bytes]) -> Report:
-    """Read the report of a supervisor that has ended; one with its own exit code if it could not start the command."""
+    """Read the report of a supervisor that has ended; if it could not start the command, report its own exit code."""
     assert supervisor.stdout is not None
     with supervisor.stdout as pipe:
         written = pipe.read()

@@ -34,8 +34,8 @@ from agent.sandbox.places import (
     unasked,
 )
 
-PROBE_S = 120  # enough for a first import of MLX from a slow disk
-# -I and -S: no code of the user's environment may run before the rules hold
+PROBE_S = 120  # s; this suffices for a first import of MLX from a slow disk
+# With -I and -S no code of the user's environment runs before the rules hold.
 FILTERED = own_python("from agent.sandbox import seccomp; seccomp.main(sys.argv[1:])", "-I", "-S")
 UNDER_RULES = own_python(
     "import json; from agent.sandbox import landlock; landlock.main(json.loads(sys.argv[1]), sys.argv[2:])", "-I", "-S"
@@ -115,7 +115,7 @@ class Open:
 
 # ---- bubblewrap ------------------------------------------------------------------------------------------------------
 
-TMPFS_BYTES = 64 << 20  # size of /tmp and of /dev/shm, which fill memory; TMPDIR is on disk, in the run's folder
+TMPFS_BYTES = 64 << 20  # size of each of /tmp and /dev/shm, which fill memory; TMPDIR is on disk, in the run's folder
 # Root may write these without any capability, and could start a program outside the sandbox through
 # /proc/sys/kernel/core_pattern.
 SWITCHES = tuple(Path("/proc") / name for name in ("sys", "bus", "driver"))
@@ -146,7 +146,7 @@ class Bubblewrap:
         memory = ["--size", str(TMPFS_BYTES), "--tmpfs"]
         mounts = ["--proc", "/proc", *_read_only(SWITCHES), "--dev", "/dev", *memory, "/dev/shm", *memory, "/tmp"]
         for place in (*system_around(view.hidden, links=True), *map(Path, FACTS)):
-            if place.is_symlink():  # as /bin and similar folders on most systems, into /usr
+            if place.is_symlink():  # /bin and similar folders lead into /usr on most systems
                 mounts += ["--symlink", str(place.readlink()), str(place)]
             else:
                 mounts += _read_only([place])
@@ -159,13 +159,13 @@ class Bubblewrap:
         for device in map(str, gpu_devices()):
             mounts += ["--dev-bind-try", device, device]
         mounts += ["--bind", str(view.folder), str(view.folder), "--chdir", str(view.folder)]
-        for path in (*empty, "/dev", "/"):  # a script must not fill it
+        for path in (*empty, "/dev", "/"):  # a script must not fill a folder in memory
             mounts += ["--remount-ro", path]
         return [*_filtered(), *self.namespaces(), *mounts, "--", *command]
 
     def namespaces(self) -> list[str]:
         """Return the start of a command that runs another one in its own namespaces."""
-        # no new cgroup namespace: libraries read their share of cores and memory there
+        # There is no new cgroup namespace: libraries read their share of cores and memory in the old one.
         unshared = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         return [self.program, *self.isolation, *unshared, "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
 
@@ -213,7 +213,7 @@ class Landlock:
         devices = (*(Path("/dev") / name for name in PLAIN_DEVICES), *gpu_devices())
         rules = {
             "read": seen,
-            # around what is hidden; Python looks for a module in the list of a folder's names
+            # Python looks for a module in the list of a folder's names, so folders around hidden ones are listed.
             "list": (*sorted(around), "/proc/sys", "/sys/class", "/sys/devices"),
             "write": (view.folder, "/proc/self"),  # CUDA names its threads there, and fails if it may not
             "devices": devices,
@@ -229,8 +229,8 @@ class Landlock:
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 HOMEBREW = tuple(f"/opt/homebrew/{part}" for part in ("Cellar", "Frameworks", "lib", "opt"))
 READABLE = ("/usr/bin", "/usr/lib", "/usr/share", "/bin", "/sbin", "/System/Library", "/Library/Developer", *HOMEBREW)
-# Where dyld, the frameworks and the time zones are. Not all of /System: it holds /System/Volumes/Data, a second path to
-# every user's files.
+# Dyld, the frameworks and the time zones are here. All of /System would be too much: it holds /System/Volumes/Data, a
+# second path to every user's files.
 FRAMEWORKS = (
     *("/usr/lib", "/usr/share", "/System/Library", "/System/Cryptexes", "/System/Volumes/Preboot/Cryptexes"),
     *("/Library/Apple", "/private/var/db/dyld", "/private/var/db/timezone", "/private/etc/localtime"),
@@ -312,6 +312,6 @@ def _below(path: Path) -> str:
     return f'(subpath "{escaped}")'
 
 
-# name: as `run` and `doctor` print it; uncovered: in plain words, what a script can still do in it; wrap(): the command
-# that runs another one in it
+# Each has a name, as `run` and `doctor` print it. uncovered says in plain words what a script can still do in it, and
+# wrap() returns the command that runs another one in it.
 Sandbox = Open | Bubblewrap | Landlock | Seatbelt

@@ -30,15 +30,15 @@ import psutil
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 POLL_S = 0.02
-QUICK_S, THOROUGH_S = 0.1, 1.0  # between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
-GRACE_S = 2.0  # between SIGTERM and SIGKILL
+QUICK_S, THOROUGH_S = 0.1, 1.0  # s between checks: a gigabyte fills in 0.08 s, listing all processes costs milliseconds
+GRACE_S = 2.0  # s between SIGTERM and SIGKILL
 MAX_TASKS = 4096  # the kernel counts threads as processes, and libraries start many on a large machine
-MAX_OPEN_FILES = 1024  # of one process; it also bounds the descriptors that are on their way in sockets
-MOST_DEPTH = 64  # of folders in folders
+MAX_OPEN_FILES = 1024  # per process; this also bounds the descriptors that are on their way in sockets
+MOST_DEPTH = 64  # folders inside one another
 OOM_SCORE = b"1000"  # if the machine runs out of memory, the kernel kills the run, not the harness
 GB = 1 << 30
-QUEUE_BYTES = 1 << 20  # the most that a pipe may hold, and more than a socket does
-STEP_BYTES = 64 << 20  # growth of files in memory after which the watch looks again at whose they are
+QUEUE_BYTES = 1 << 20  # a pipe may hold this much, and a socket holds less
+STEP_BYTES = 64 << 20  # if files in memory grow by this much, the watch finds out again whose they are
 DELETED = b" (deleted)\n"  # marks a mapped file in /proc that has no name any more
 MEMORY_FOLDERS = (Path("/tmp"), Path("/dev/shm"))  # each sandbox has its own
 CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this process
@@ -49,17 +49,17 @@ CONTAINER = Path("/sys/fs/cgroup")  # the limits of the container around this pr
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """Hold the most that one process tree and its folder may use, and the reserves of the machine."""
+    """The most that one process tree and its folder may use, and the reserves of the machine."""
 
-    memory_bytes: int  # of all its processes together
+    memory_bytes: int  # memory of all its processes together
     spare_memory_bytes: int  # the reserve: the tree ends when less is available on the machine
     spare_disk_bytes: int
-    folder_bytes: int = 16 * GB  # weights, logs, caches
+    folder_bytes: int = 16 * GB  # weights, logs and caches are in the folder
     folder_files: int = 10_000
     file_bytes: int = 16 * GB
     processes: int = 256
     descriptors: int = 10_000
-    threads: int = 2048  # half of what the user's limit leaves a run: another worker's run counts toward that, too
+    threads: int = 2048  # the user's limit leaves a run twice as many: another worker's run counts toward it, too
 
 
 def limits_of_machine(share: float = 1.0) -> ResourceLimits:
@@ -76,7 +76,7 @@ def limits_of_machine(share: float = 1.0) -> ResourceLimits:
 def memory(container: Path = CONTAINER) -> tuple[int, int]:
     """Return the bytes of the machine's memory, all and available, or of the container's around us if it has less."""
     machine = psutil.virtual_memory()
-    with suppress(OSError, ValueError):  # no control groups of version 2, or a limit of "max"
+    with suppress(OSError, ValueError):  # there are no control groups of version 2, or the limit is "max"
         limit = int((container / "memory.max").read_bytes())
         if limit < machine.total:
             stat = dict(line.split() for line in (container / "memory.stat").read_text(encoding="utf-8").splitlines())
@@ -89,7 +89,7 @@ def memory(container: Path = CONTAINER) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Name a limit that was exceeded, in words for the results."""
+    """A limit that was exceeded, in words for the results."""
 
     words: str
     is_shortage: bool = False  # the machine's memory or disk ran out, by this tree or by other programs
@@ -97,9 +97,9 @@ class Excess:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Hold the supervisor's facts about a tree of processes that has ended; all None if it was killed itself."""
+    """What the supervisor says of a tree of processes that has ended; all None if it was killed itself."""
 
-    exit_code: int | None = None  # of the command; -n after signal n
+    exit_code: int | None = None  # the command's exit code; -n after signal n
     over: Excess | None = None
     peak_bytes: int | None = None  # the most memory filled at one time; None if it was not watched
 
@@ -111,18 +111,18 @@ def main(command: list[str], harness: int, limits: dict[str, int] | None, cores:
     """Run the command until it ends or has to end, end its tree, and report.
 
     harness: process id; when this process is gone, the command is ended. limits: fields of ResourceLimits; None: none
-    are enforced. cores: that the command is pinned to; none: it is not pinned.
+    are enforced. cores: the command is pinned to these; none: it is not pinned.
     """
     most = ResourceLimits(**limits) if limits else None
     if cores:
         os.sched_setaffinity(0, cores)
-    signals: list[int] = []  # that asked for the end
+    signals: list[int] = []  # signals that asked for the end
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.append(number))
     prctl(PR_SET_CHILD_SUBREAPER, 1)  # descendants whose parents end become ours
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     start = partial(on_start, most, own_tasks(), os.getpid())
-    child = subprocess.Popen(command, stdout=sys.stderr, preexec_fn=start)  # safe: no threads here
+    child = subprocess.Popen(command, stdout=sys.stderr, preexec_fn=start)  # safe, as there are no threads here
     watch = Watch(most, Path.cwd()) if most else None
     over: Excess | None = None
     while alive(child) and child.returncode is None and not signals and over is None and has_harness(harness):
@@ -130,7 +130,7 @@ def main(command: list[str], harness: int, limits: dict[str, int] | None, cores:
         over = watch.exceeded() if watch else None
     if watch and over is None and child.poll():
         over = watch.disk()  # the command may have failed on a full disk before the watch looked
-    # no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder
+    # There is no grace for a command that exceeded a limit, nor for an orphan: a resumed night may need its folder.
     end_tree(child, GRACE_S if over is None and has_harness(harness) else 0)
     report = Report(exit_code(child.returncode), over, watch.peak_bytes if watch else None)
     with suppress(OSError):  # the harness may be gone
@@ -163,7 +163,7 @@ def on_start(limits: ResourceLimits | None, tasks: int, supervisor: int) -> None
     """Apply the limits to the calling child before it becomes the command; `tasks` is the user's thread count."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != supervisor:
-        os._exit(1)  # it was killed before this child could ask for the signal
+        os._exit(1)  # the supervisor was killed before this child could ask for the signal
     limit(resource.RLIMIT_CORE, 0)
     if limits is not None:
         limit(resource.RLIMIT_FSIZE, limits.file_bytes)
@@ -193,7 +193,7 @@ def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
     while alive(child) and time.monotonic() < deadline:
         time.sleep(POLL_S)
     while alive(child):
-        child.kill()  # if it is bubblewrap, all processes inside end with it
+        child.kill()  # if the child is bubblewrap, all processes inside end with it
         tell(psutil.Process.suspend)  # a suspended process cannot fork while the others are killed
         tell(psutil.Process.kill)
         chase(child)
@@ -220,10 +220,10 @@ def chase(child: subprocess.Popen[bytes]) -> None:
     """Kill our direct children for POLL_S: a chain of forks that each end at once always leaves us its last process."""
     own = Path(f"/proc/self/task/{os.getpid()}/children")
     deadline = time.monotonic() + POLL_S
-    with suppress(FileNotFoundError):  # on a Mac, or a kernel built without this list
+    with suppress(FileNotFoundError):  # a Mac has no such list, and a kernel may be built without it
         while alive(child) and time.monotonic() < deadline:
             for pid in own.read_bytes().split():
-                os.kill(int(pid), signal.SIGKILL)  # safe: a child's id is reused only after we have reaped it
+                os.kill(int(pid), signal.SIGKILL)  # this is safe: a child's id is reused only after we have reaped it
 
 
 def descendants() -> list[psutil.Process]:
@@ -262,12 +262,12 @@ Footprint = tuple[int, int]  # bytes: a process's own, and those of files in mem
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Hold what the descriptors of a tree keep, which the size of no process and of no folder shows."""
+    """What the descriptors of a tree keep, which the size of no process and of no folder shows."""
 
     descriptors: int = 0
-    queue_bytes: int = 0  # the most that is in its pipes and sockets
-    memory_bytes: int = 0  # of files in memory without a name
-    disk_bytes: int = 0  # of deleted files
+    queue_bytes: int = 0  # at most this much is in its pipes and sockets
+    memory_bytes: int = 0  # size of its files in memory without a name
+    disk_bytes: int = 0  # size of its deleted files
 
 
 class Watch:
@@ -278,16 +278,16 @@ class Watch:
         self._limits = limits
         self._folder = folder
         self._processes: list[psutil.Process] = []
-        self._zombies = 0  # each keeps its number, and some kilobytes of the kernel's memory
+        self._zombies = 0  # how many there are: each keeps its number, and some kilobytes of the kernel's memory
         self._quick_s = self._thorough_s = 0.0
-        self._again_bytes = 0  # shared pages that the sum over processes counts again, as last measured
+        self._again_bytes = 0  # size of shared pages that the sum over processes counts again, as last measured
         self._kept = Kept()
         self._in_memory_files_then = self._in_memory_files_at_start = files_in_memory_bytes()
         self._free_bytes_at_start = shutil.disk_usage(folder).free
 
     def exceeded(self) -> Excess | None:
         """Return the first limit that is exceeded, else None; cheap enough for a call every few milliseconds."""
-        # at each call: another run's files may soon be gone again
+        # The disk is looked at in each call: another run's files may soon be gone again.
         over, now_s = self.disk(), time.monotonic()
         if over is not None or now_s - self._quick_s < QUICK_S:
             return over
@@ -306,7 +306,7 @@ class Watch:
 
     def disk(self) -> Excess | None:
         """Return an excess if the disk's reserve is used up."""
-        with suppress(FileNotFoundError):  # outside of a sandbox, a script can remove the folder it works in
+        with suppress(FileNotFoundError):  # outside of a sandbox, a script can remove its own folder
             spare, least = shutil.disk_usage(self._folder).free, self._limits.spare_disk_bytes
             if spare < least:
                 left = f"{spare / GB:.2f} GB are left, {least / GB:.2f} GB are the night's reserve"
@@ -343,7 +343,7 @@ class Watch:
     def _memory(self, in_memory_files: int) -> Excess | None:
         (_, spare), least, most = memory(), self._limits.spare_memory_bytes, self._limits.memory_bytes
         used, in_files = self._used_bytes(footprint)
-        if used - self._again_bytes > most:  # only then: finding shared pages is slow
+        if used - self._again_bytes > most:  # finding shared pages is slow, so it is done only now
             self._again_bytes = used - self._used_bytes(footprint_once)[0]
         used -= self._again_bytes
         self.peak_bytes = max(self.peak_bytes, used)
@@ -377,7 +377,7 @@ def footprint(process: psutil.Process) -> Footprint:
     Shared pages count in full. Pages of files, such as the corpus, do not count: the kernel can drop them.
     """
     with suppress(OSError, psutil.Error):
-        if sys.platform == "darwin":  # unverified on a Mac
+        if sys.platform == "darwin":  # this is unverified on a Mac
             return int(process.memory_full_info().uss), 0
         status = Path(f"/proc/{process.pid}/status").read_bytes()
         return _kilobytes(rb"RssAnon|VmSwap|VmPTE", status), _kilobytes(rb"RssShmem", status)
@@ -388,7 +388,7 @@ def footprint_once(process: psutil.Process) -> Footprint:
     """Return its footprint with a page that n processes share counted as 1/n; slow for large processes."""
     try:
         facts = b"".join(Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("status", "smaps_rollup"))
-    except OSError:  # not Linux, or closed to us
+    except OSError:  # this is not Linux, or the process is closed to us
         return footprint(process)
     return _kilobytes(rb"VmPTE|Pss_Anon|SwapPss", facts), _kilobytes(rb"Pss_Shmem", facts)
 
@@ -408,7 +408,7 @@ def kept_by(processes: Iterable[psutil.Process], most: int) -> Kept:
                 count += 1
                 if count > most:
                     return Kept(count, queue_bytes, memory_bytes, disk_bytes)
-                with suppress(OSError):  # closed meanwhile
+                with suppress(OSError):  # the descriptor was closed meanwhile
                     file = descriptor.stat()
                     if (file.st_dev, file.st_ino) in seen:
                         continue
@@ -446,9 +446,9 @@ def may_hide(mark: bytes, process: psutil.Process) -> bool:
             for descriptor in (own / "fd").iterdir()
             if descriptor.is_socket()
         )
-    except PermissionError:  # it has closed itself to us
+    except PermissionError:  # the process has closed itself to us
         return True
-    except OSError:  # it has just ended, or this is a Mac
+    except OSError:  # the process has just ended, or this is a Mac
         return False
 
 
@@ -493,7 +493,7 @@ def folder_usage(folder: Path, most_bytes: int, most_files: int, deleted_bytes: 
                     if files > most_files:
                         return f"more than the {most_files:,} files that are allowed"
         except (FileNotFoundError, NotADirectoryError):
-            continue  # removed meanwhile, or replaced by a file
-        except OSError as error:  # closed by the script, or nested deeper than the longest possible path
+            continue  # it was removed meanwhile, or replaced by a file
+        except OSError as error:  # the script has closed it, or it is nested deeper than the longest possible path
             return f"a part that cannot be measured ({error.strerror})"
     return None

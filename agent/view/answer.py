@@ -212,7 +212,7 @@ class ShowAnswer(AttemptOfNight):
     """Everything known of one attempt."""
 
     running: bool  # whether it trains or is scored right now
-    is_best: bool  # whether it is the best of the night
+    is_best: bool  # whether it is the night's best script
     ref: str  # the git ref of its commit
     branch: str  # the night's branch
     gain: Interval | None  # gain over attempt 0, by the night's own scores; null where they are not believed

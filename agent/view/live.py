@@ -29,9 +29,9 @@ from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict_line
 from agent.view.words import BETWEEN, doing_words, interval_words, left_words, pace_words, score, within_one
 
-EARLIER = 3  # verdicts that are shown where somebody begins to follow
+EARLIER = 3  # as many verdicts are shown where somebody begins to follow a night
 DRAWN_EVERY_S = 0.5  # a drawing takes some milliseconds, which a run on a CPU would have used
-RESTS = 10  # times as long as it took to read a journal that has changed: of a long night, that takes a while
+RESTS = 10  # after reading a changed journal, it rests this many times as long: a long night takes a while to read
 LONGEST_BAR = 40  # columns
 
 
@@ -73,7 +73,7 @@ def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fac
     """Yield name and facts of each line, the most important fact first."""
     best, gain = now.best, now.gain
     if now.confirmation is not None and best is not None and best.number == now.confirmation.best:
-        gain = now.confirmation.honest or gain  # by fresh seeds
+        gain = now.confirmation.honest or gain  # the confirmation has measured this with fresh seeds
     if best is None or now.baseline is None:
         yield "best", ["the baseline is measured first"]
     else:
@@ -159,12 +159,12 @@ class NightScreen:
             )  # fmt: skip
         self._left, self._stopping, self._stopping_now = left, stopping, stopping_now
         self._is_own, self._is_stop_said = is_own, False
-        self._version: int | None = None  # of what was told at the last refresh
+        self._version: int | None = None  # version of what was told at the last refresh
         self._refreshed_s = self._rests_until_s = 0.0
         (self._work, self._record), self._begun = self._told.read(), set[Work]()
         self._now = summary_of(self._record)
         decided = sorted(attempt.decisions[-1].id for attempt in self._record.attempts if attempt.decisions)
-        self._decision = max([0, *(decided if is_own else decided[:-EARLIER])])  # the last one that was printed
+        self._decision = max([0, *(decided if is_own else decided[:-EARLIER])])  # the last decision that was printed
         self._progress: dict[str, Progress | None] = {}  # worker → how far it is, by its pool
 
     def said(self, sentence: str) -> None:
@@ -270,7 +270,7 @@ def _between_runs(record: Record) -> tuple[str, str | None]:
     last = record.attempts[-1] if record.attempts else None
     if last is not None and last.decision is None:
         return _title(last), last.started
-    # not since its last verdict, where the night rested between two calls
+    # its last verdict would be too early a moment, where the night rested between two calls
     times = (record.night.called, last.decisions[-1].at if last is not None else None)
     return f"#{len(record.attempts)} asking for an idea", max(filter(None, times), default=None)
 

@@ -15,9 +15,9 @@ from agent.invocation import typed
 
 LOOPBACK, HOSTS = "127.0.0.1", ("127.0.0.1", "localhost")  # a page of a foreign site may lead its own name to 127.0.0.1
 PERIOD_S = 1.0
-SHARE = 0.1  # of a processor for drawing the page: what takes longer is drawn less often
+SHARE = 0.1  # share of a processor for drawing the page: what takes longer is drawn less often
 HEADERS = {
-    "Content-Security-Policy": "frame-ancestors 'none'",  # which a page cannot say of itself
+    "Content-Security-Policy": "frame-ancestors 'none'",  # a page cannot say this of itself
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -27,12 +27,12 @@ HEADERS = {
 
 
 class Server(ThreadingTCPServer):
-    """Answer with the page as it is now; all who ask share one drawing, and nothing is drawn for nobody."""
+    """Answer with the page as it is now; all who ask share one drawing, and it is drawn only if somebody asks."""
 
     allow_reuse_address = daemon_threads = True
 
     def __init__(self, port: int, draw: Callable[[], str]) -> None:
-        """Listen; port 0 takes any free one. Raise NightError for one that cannot be had."""
+        """Listen on a port; 0 takes any free one. Raise NightError for a port that cannot be had."""
         self.drawing, self._draw, self._page, self._due_s = Lock(), draw, b"", 0.0
         try:
             super().__init__((LOOPBACK, port), Handler)
@@ -59,7 +59,7 @@ class Server(ThreadingTCPServer):
         try:
             self.serve_forever()
         except KeyboardInterrupt:
-            self.drawing.acquire()  # the process must not end in the middle of one
+            self.drawing.acquire()  # the process must not end in the middle of a drawing
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing of readers that have gone."""

@@ -32,7 +32,7 @@ def test_a_run_is_expected_to_take_what_the_longest_took_and_one_of_the_confirma
         Run(0, Ending.FINISHED, 0, 300.0, None, "", Score(1.0, 20.0)),
         Run(1, Ending.FINISHED, 0, 310.0, None, "", Score(1.0, 25.0), holdout=Score(1.1, 30.0)),
         Run(2, Ending.HOPELESS, None, 130.0, None, ""),  # stopped early: with it, the mean would be too short
-        Run(3, Ending.INVALID, None, 900.0, None, ""),  # invalid
+        Run(3, Ending.INVALID, None, 900.0, None, ""),
     )
     first = dataclasses.replace(BASELINE, runs=runs)
     pace = Pace.of([first], [], 300.0)

@@ -20,7 +20,7 @@ def asked(*words: str) -> Mapping[str, Any]:
     return named_options(*words)
 
 
-def test_options_are_the_options_of_their_names():
+def test_every_option_is_written_and_read_by_its_name():
     words = as_words({name: getattr(ASKED, name) for name in Options.__dataclass_fields__ if getattr(ASKED, name)})
     words.append("--no-dry-run")
     assert opened(asked(*words)) == ASKED

@@ -30,8 +30,7 @@ def leaking(secret: str, where: str, **dials: object) -> str:
 
 @pytest.fixture(scope="module")
 def leaks(tmp_path_factory: pytest.TempPathFactory, tiny_data: Path) -> Iterator[tuple[Grounds, list[str]]]:
-    """A night of a scorer, an auditor and, in the confirmation, one of the holdout that each told a secret; what was
-    said."""
+    """Return what a night said whose scorer, auditor and, in the confirmation, scorer of the holdout told a secret."""
     grounds = Grounds(make_repository(tmp_path_factory.mktemp("words") / "user", unigram()))
     corpus = load_data(tiny_data, verify=False)
     rows, _ = evaluation_rows(corpus.split("holdout"), corpus.bos, corpus.seq_len)

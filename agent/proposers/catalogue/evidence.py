@@ -180,7 +180,7 @@ def prospects(
 
 
 def slug_of(proposer: str) -> str | None:
-    """Return the idea's name in the proposer of a proposal; None for another proposer."""
+    """Return which idea of the catalogue a proposal's proposer names; None for another proposer."""
     return proposer.partition(": ")[2] or None if proposer_name(proposer) == PROPOSER else None
 
 

@@ -3,8 +3,8 @@
 curves.py is its model of the scores so far, places.py reads dials and attempts for it.
 
 A night has tens of experiments, a script tens of dials, and the noise of a seed is as large as most gains. So every
-proposal turns several dials at once, up to five from the best place so far: its run tells something about each. One of
-them at most is a choice: these are mostly the model's shape, where most steps cost more than all others can bring. A
+proposal turns several dials at once, up to five from the best place so far: its run tells something about each. At most
+one of them is a choice: choices are mostly the model's shape, where most steps cost more than all others can bring. A
 model of the scores has a curve for every dial (curves.py). Thompson sampling (Thompson 1933; Chapelle & Li 2011) draws
 curves from what is known; each draw has a place that is best by it, near the best place so far. Of these, the one with
 the largest expected improvement is proposed, less what is likely to crash.
@@ -29,13 +29,13 @@ from agent.script.dials import Dial, Value, searched, set_dials, show
 from agent.text import counted
 
 PROPOSER = "search"
-NAMED = 3  # turns in a title, which is also a line of a table and the subject of a commit
-RADIUS = 0.1  # of a range, about the best place: how far a turn goes
-MOST_TURNED, MOST_CHOICES = 5, 1  # dials at once
-LEAST = 0.05  # sigma: what a dial's turn has to bring
-CRASH = 4.0  # sigma: what a crash costs
-SURE = 0.99  # of a crash at the place of another: no more
-ANYWHERE, FEW = 400, 3  # places tried at last, and dials that they turn at most
+NAMED = 3  # as many turns stand in a title, which is also a line of a table and the subject of a commit
+RADIUS = 0.1  # a turn goes as far from the best place, as a share of the dial's range
+MOST_TURNED, MOST_CHOICES = 5, 1  # dials and choices that one proposal turns at most
+LEAST = 0.05  # sigma; a dial's turn has to bring this much
+CRASH = 4.0  # sigma; a crash costs this much
+SURE = 0.99  # risk of a crash at the place of another, where one dial alone is to blame
+ANYWHERE, FEW = 400, 3  # places tried when all others are used up, and dials that they turn at most
 
 
 class Search(Proposer):
@@ -63,7 +63,7 @@ class Search(Proposer):
         seed = random.Random(f"{self._seed} {briefing.number} {len(briefing.refused)}").getrandbits(64)
         rng = np.random.default_rng(seed)
         fine = [point for point in observations if point.bpb is not None and not point.crashed]
-        running = {point.group for point in fine}  # a script that never ran crashed for other reasons than its dials
+        running = {point.group for point in fine}  # where none ran, dials are not why they crashed
         crashed = [point.place for point in observations if point.crashed and point.group in running]
         curves = Curves.fitted(axes, fine, here, briefing.sigma_bpb, rng)
         for there in _places(axes, here, fine, crashed, curves, rng):
@@ -142,7 +142,7 @@ def _best(
 ) -> Coordinates:
     """Turn those dials of the centre that bring most, by the values (L, D) of the options."""
     at, dials = values.argmin(axis=0), np.arange(len(centre))
-    middle = np.abs(options - centre).argmin(axis=0)  # the centre itself, or the present place within a step
+    middle = np.abs(options - centre).argmin(axis=0)  # this is the centre itself, or the present place within a step
     gains = values[middle, dials] - values[at, dials]
     place: Coordinates = options[middle, dials].copy()
     bringing = [dial for dial in np.argsort(-gains, kind="stable") if gains[dial] > LEAST * unit]

@@ -20,25 +20,25 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 SLOPE, BEND = -1, -2
-# What is expected of a dial before it was turned, in sigma of one run over half a range. Of benchmarks/dial_runs.py, a
+# Before a dial was turned, this is expected of it, in sigma of one run over half a range. In benchmarks/dial_runs.py, a
 # step to the next choice moved the score by 1 to 14 sigma, and a tenth of a range by half a sigma.
 SCALE, SCALE_OF_CHOICES = 3.0, 6.0
-STRENGTH = 0.1  # how many coefficients that expectation counts as
+STRENGTH = 0.1  # that expectation counts as this many coefficients
 DRAWS, ROUNDS = 24, 8  # with more rounds, few scores would rule out dials too soon
-SHARE = 0.3  # of the scores' variance that is noise, where no repeated run has told it
-MILD = 3.0  # typical differences: worse than bad is no further news
+SHARE = 0.3  # share of the scores' variance that is taken for noise, where no repeated run has told it
+MILD = 3.0  # typical differences; a score that is worse tells nothing more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """Hold the posterior of all curves: their mean and samples of them, by F coefficients, in bpb."""
+    """The posterior of all curves: their mean and samples of them, by F coefficients, in bpb."""
 
     origin: Array  # (D,)
-    dial: Indices  # (F,): of each coefficient
+    dial: Indices  # (F,): the dial of each coefficient
     feature: Indices  # (F,): SLOPE, BEND, or a word
     mean: Array  # (F,)
     samples: Array  # (S, F)
-    unit: float  # bpb: the noise of one run, or what passes for it where that is not known
+    unit: float  # bpb; the noise of one run, or a substitute where that is not known
 
     @classmethod
     def fitted(
@@ -53,7 +53,7 @@ class Curves:
         named = [(dial, feature) for dial, axis in enumerate(axes) for feature in [*range(axis.words)] or [SLOPE, BEND]]
         dial, feature = np.array(named).T
         names = [point.group for point in observations]
-        compared = [point for point in observations if names.count(point.group) > 1]  # else its offset takes it up
+        compared = [point for point in observations if names.count(point.group) > 1]  # one alone tells its offset
         bpb = np.array([point.bpb for point in compared], np.float64)
         groups = np.unique([point.group for point in compared], return_inverse=True)[1]
         for group in set(groups.tolist()):

@@ -15,18 +15,18 @@ from agent.script.dials import Choices, Dial, Range, Value, is_number, show
 
 Coordinates = npt.NDArray[np.float64]  # (D,), a coordinate for every dial
 
-MIN_STEP = 0.04  # of a dial's range: smaller turns drown in the noise of the seed
-CHOICE_STEP = 0.35  # of a range, that the next number of a list counts as: people write choices that differ
-STEPS = 8  # on each side of a place
-FARTHEST = 1000.0  # in ranges: from 10⁷ on no curve can be computed, and what is so far tells nothing here
-MOST = 300  # attempts that the model looks at, the latest, which bounds a proposal's time
+MIN_STEP = 0.04  # share of a dial's range; smaller turns drown in the noise of the seed
+CHOICE_STEP = 0.35  # share of a range that the next number of a list counts as: people write choices that differ
+STEPS = 8  # steps on each side of a place
+FARTHEST = 1000.0  # ranges; from 10⁷ on no curve can be computed, and what is so far away tells nothing here
+MOST = 300  # the model reads this many of the latest attempts, which bounds a proposal's time
 
 # ---- dials as axes ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Hold one dial. Numbers are in order, also where they are choices: neighbours are alike. Words are not.
+    """A dial as an axis. Numbers are in order, also where they are choices: neighbours are alike. Words are not.
 
     An interval's places go from 0 to 1, those of choices on from 0.
     """
@@ -103,12 +103,12 @@ def turned(axes: Sequence[Axis], here: Coordinates, there: Coordinates) -> dict[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """Hold an attempt as a place among the dials; scores are compared only within a group."""
+    """An attempt as a place among the dials; scores are compared only within a group."""
 
     place: Coordinates
-    bpb: float | None  # its score; the forecast of a run that was ended early; None where there is neither
-    runs: float  # of tonight's that it is worth
-    crashed: bool  # or overran: both happen beyond some edge among the dials
+    bpb: float | None  # score, or the forecast of a run that was ended early; None where there is neither
+    runs: float  # it is worth as many of tonight's runs
+    crashed: bool  # whether it crashed or overran: both happen beyond some edge among the dials
     group: str
     is_tonight: bool
 
@@ -151,7 +151,7 @@ def _place(axes: Sequence[Axis], values: Mapping[str, Value]) -> Coordinates | N
     """Return the place of these dials; None if the script has none of them, or one has no place near its range."""
     if not any(axis.dial.name in values for axis in axes):
         return None
-    # a dial that is not there says nothing: it counts as where it is now
+    # A dial that is not there says nothing: it counts as where it is now.
     place = np.array([axis.place(values.get(axis.dial.name, axis.dial.value)) for axis in axes], np.float64)
     return place if (np.abs(place) < FARTHEST).all() else None
 
