@@ -41,15 +41,15 @@ ANSWERS = {
     "foreign": ERRNO | errno.EAFNOSUPPORT,
 }
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's number, and the column below
-NOBODY = b"4294967295"  # in /proc/self/loginuid: nobody has logged in
-INODES = 1024  # dealt to a core at a time: the kernel's LAST_INO_BATCH and SHMEM_INO_BATCH
+NOBODY = b"4294967295"  # /proc/self/loginuid says this where nobody has logged in
+INODES = 1024  # a core gets as many at a time: the kernel's LAST_INO_BATCH and SHMEM_INO_BATCH
 X32 = 1 << 30  # added to a call's number, it selects the x32 table of an x86 kernel
 
 # ---- the filter: a program of the kernel's small packet machine, over struct seccomp_data ----------------------------
 
 LOAD, RETURN, AND = 0x20, 0x06, 0x54
 EQUAL, AT_LEAST = 0x15, 0x35
-NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # where they are: of an argument only the lower half counts for the kernel
+NUMBER, ARCHITECTURE, ARGUMENTS = 0, 4, 16  # offsets; of an argument the kernel reads the lower half alone
 INSTRUCTION_BYTES = ARGUMENT_BYTES = 8
 Instruction = tuple[int, int, int, int]  # operation, steps to skip if true, steps to skip if false, operand
 Table = dict[str, tuple[tuple[int | None, ...], list[Instruction]]]
@@ -123,13 +123,13 @@ EVERYWHERE = _table("""
     madvise  28  233  arg2 & 0xFFFFFFFD == 1: pretend, arg2 & 0xFFFFFFFE == 20: invalid, arg2 == 25: invalid, allow
     # flags that read only pages in memory, or leave none there: RWF_NOWAIT and RWF_DONTCACHE
     preadv2            327  286  arg5 & 0x88 != 0: unsupported, allow
-    # Of file systems: a file's place on the disk depends on earlier files that are gone, ext4 tells which of a file's
-    # extents it knows and forgets them on demand, and attributes can be set without a right to write. A command has its
-    # file system in the second byte: all (f, v, X), Btrfs, F2FS and bcachefs.
+    # These are commands of file systems: a file's place on the disk depends on earlier files that are gone, ext4 tells
+    # which of a file's extents it knows and forgets them on demand, and attributes can be set without a right to write.
+    # A command has its file system in the second byte: all (f, v, X), Btrfs, F2FS and bcachefs.
     ioctl   16  29  arg1 & 0xFF00 == 0x6600: unsupported, arg1 & 0xFF00 == 0x7600: unsupported, \
                     arg1 & 0xFF00 == 0x5800: unsupported, arg1 & 0xFF00 == 0x9400: unsupported, \
                     arg1 & 0xFF00 == 0xF500: unsupported, arg1 & 0xFF00 == 0xBC00: unsupported, allow
-    # of SOL_SOCKET: SO_COOKIE and SO_NETNS_COOKIE, numbers that the kernel counts up, SO_PEERPIDFD and SO_PASSPIDFD
+    # SOL_SOCKET loses SO_COOKIE and SO_NETNS_COOKIE, which the kernel counts up, SO_PEERPIDFD and SO_PASSPIDFD.
     getsockopt          55  209  arg1 != 1: allow, arg2 == 57: refuse, arg2 == 71: refuse, arg2 == 77: refuse, allow
     setsockopt          54  208  arg1 != 1: allow, arg2 == 76: refuse, allow
     # AF_UNIX alone, since not every family is held by a namespace of networks (AF_VSOCK leads to the host of a virtual
@@ -167,13 +167,13 @@ BESIDE_LANDLOCK = _table("""
     fchmodat           268   53  pretend
     fchmodat2          452  452  pretend
     prlimit64          302  261  arg0 == 0: allow, refuse    # 0 is the calling process
-    # a thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up
+    # A thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up.
     sched_setscheduler 144  119  arg0 == 0: allow, pretend
     sched_setparam     142  118  arg0 == 0: allow, pretend
     sched_setattr      314  274  arg0 == 0: allow, pretend
-    setpriority        141  140  arg0 != 0: pretend, arg1 == 0: allow, pretend  # of PRIO_PROCESS
-    ioprio_set         251   30  arg0 != 1: pretend, arg1 == 0: allow, pretend  # of IOPRIO_WHO_PROCESS
-    # no times mean now; without a path the file is open, so that it exists
+    setpriority        141  140  arg0 != 0: pretend, arg1 == 0: allow, pretend  # PRIO_PROCESS alone
+    ioprio_set         251   30  arg0 != 1: pretend, arg1 == 0: allow, pretend  # IOPRIO_WHO_PROCESS
+    # No times mean now; without a path the file is open, so that it exists.
     utime              132    -  arg1 == 0: refuse, pretend
     utimes             235    -  arg1 == 0: refuse, pretend
     futimesat          261    -  arg1 == 0: pretend, arg2 == 0: refuse, pretend

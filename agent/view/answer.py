@@ -292,7 +292,7 @@ class TryAnswer(Measured):
     reason: str | None  # the reason of the verdict, for people
     next: str  # the next step, in a sentence
     traceback: str | None  # the last lines of the log where the training crashed
-    best: Scored | None  # the best of the night now
+    best: Scored | None  # the best script now
     go_back_with: str | None  # the command that puts the best script into the working tree; null: the edit is the best
     merged_onto: int | None  # the attempt that the edit was merged onto; null: tried as it was
     log: str | None  # the training log that tells most
