@@ -140,7 +140,7 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     until = f"left: {', '.join(limits)}" if limits else "until the queue is empty" if drains else "until stopped"
     yield "budget", f"{night.budget_s:g} s of training a run; {until}"
     if is_preview(night.budget_s):
-        yield "scores", "of a quarter of the validation text: runs below a minute are a first look"
+        yield "scores", "of a quarter of the validation text: runs are below a minute"
     yield "pace", context.limits.pace_words(state.pace)
     for line in _workers(context, slots):
         yield "workers", line
