@@ -60,7 +60,7 @@ FIRST_SEED = 10_000  # choices were made on seeds below 1,000
 
 @dataclass(frozen=True)
 class Mixture:
-    """Hold the shares of harm, nothing and gain when the night begins and ends; mean sizes in sigma."""
+    """The shares of harm, nothing and gain when the night begins and ends; mean sizes in sigma."""
 
     begin: tuple[float, float, float]
     end: tuple[float, float, float]
@@ -90,7 +90,7 @@ MIXTURES = {
 
 
 class Edits:
-    """Hold a world of edits that add up: the same for every policy, edit by edit and run by run."""
+    """A world of edits that add up: the same for every policy, edit by edit and run by run."""
 
     def __init__(self, seed: int, mixture: str = "usual", edits: int = RUNS) -> None:
         rng, mixed = np.random.default_rng(seed), MIXTURES[mixture]

@@ -338,7 +338,7 @@ def landscape(kind: str, seed: int) -> Landscape:
 
 
 class Scripts:
-    """Hold a world of scripts in a landscape, and one proposer of their dials."""
+    """A world of scripts in a landscape, and one proposer of their dials."""
 
     def __init__(self, kind: str, seed: int, proposer: Propose, sigma: Callable[[History], Noise | None]) -> None:
         self.land, self.seed, self._proposer, self._sigma = landscape(kind, seed), seed, proposer, sigma

@@ -18,7 +18,7 @@ from agent.view.writer import LEAST_S, PAGE, is_page
 
 PORT = 8711
 NICE = 10  # the night goes first where they share processors
-AGAIN_S = 3.0  # between two loads of a served page
+AGAIN_S = 3.0  # s between two loads of a served page
 
 # ---- report ----------------------------------------------------------------------------------------------------------
 

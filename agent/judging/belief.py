@@ -104,7 +104,7 @@ class Lattice:
     offsets: Sequence[int]  # (N,): steps from the centre of the parent's window to its own
     runs: Array  # (N, SIZE): likelihood of each attempt's runs at each merit of its window
     noises: Array  # (N,): how far a further run of each attempt would scatter, in sigma
-    shared: Shared | None  # what seeds do to all of them
+    shared: Shared | None  # what seeds do to all scripts alike
 
     @classmethod
     def of(cls, nodes: Sequence[Node], sigma: float, shared: Shared | None = None, noise: float = 1.0) -> "Lattice":
@@ -272,7 +272,7 @@ def knowledge_gradient(worths: Array, variance: float = 0.0, most: int = 3, nois
     """
     now, gains = max(0.0, float(worths.sum())), []
     for runs in range(1, most + 1):
-        density = np.exp(-0.5 * BLUR**2 / (noise**2 / runs + variance))  # of errors of the mean of these runs
+        density = np.exp(-0.5 * BLUR**2 / (noise**2 / runs + variance))  # density of the error of these runs' mean
         later = np.maximum(np.convolve(worths, density / density.sum()), 0).sum()
         gains.append((float(later) - now) / runs)
     return max(gains)

@@ -146,7 +146,9 @@ def open_context(request: Request) -> Iterator[NightContext]:
         )
         if options.report and budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
-            undo.callback(tell_end, place.repo.common_dir)  # so that the last page is still
+            undo.callback(
+                tell_end, place.repo.common_dir
+            )  # The last page is drawn after this, and no longer loads itself.
             context = replace(context, attempt_settled=page.attempt_settled)
         yield context
 

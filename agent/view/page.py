@@ -59,10 +59,11 @@ class Extras:
 class Live:
     """Describe what a night does now, for a page that loads its newer self."""
 
-    again_s: float  # between two loads
-    left: Left | None = None  # of the night; None: it does not run
+    again_s: float  # s between two loads
+    left: Left | None = None  # what is left of the night; None: it does not run
     jobs: Sequence[Mapping[str, Any]] = ()  # one for each worker that has one
-    log: str | None = None  # its end and, below, the losses beside the best script's: where one job alone is at work
+    # The end of the log and, below, the losses beside the best script's are shown where one job alone is at work.
+    log: str | None = None
     losses: tuple[Curve, Curve] | None = None
 
 

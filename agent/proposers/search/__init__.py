@@ -29,7 +29,7 @@ from agent.script.dials import Dial, Value, searched, set_dials, show
 from agent.text import counted
 
 PROPOSER = "search"
-NAMED = 3  # as many turns stand in a title, which is also a line of a table and the subject of a commit
+NAMED = 3  # turns in a title, which is also a line of a table and the subject of a commit
 RADIUS = 0.1  # a turn goes as far from the best place, as a share of the dial's range
 MOST_TURNED, MOST_CHOICES = 5, 1  # dials and choices that one proposal turns at most
 LEAST = 0.05  # sigma; a dial's turn has to bring this much

@@ -23,7 +23,7 @@ SLOPE, BEND = -1, -2
 # Before a dial was turned, this is expected of it, in sigma of one run over half a range. In benchmarks/dial_runs.py, a
 # step to the next choice moved the score by 1 to 14 sigma, and a tenth of a range by half a sigma.
 SCALE, SCALE_OF_CHOICES = 3.0, 6.0
-STRENGTH = 0.1  # that expectation counts as this many coefficients
+STRENGTH = 0.1  # weight of that expectation, in coefficients
 DRAWS, ROUNDS = 24, 8  # with more rounds, few scores would rule out dials too soon
 SHARE = 0.3  # share of the scores' variance that is taken for noise, where no repeated run has told it
 MILD = 3.0  # typical differences; a score that is worse tells nothing more
