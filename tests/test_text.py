@@ -67,7 +67,7 @@ def test_hostile_text_is_harmless_on_every_way_to_a_screen():
     seen = r"a\x1b[2J\x00\u202e\u200b\ud800<b>[red]"
     assert harmless_lines(f"{hostile}\n{hostile}") == f"{seen}\n{seen}"
     assert table_lines([Column("title")], [[hostile]])[1] == seen
-    assert fact_lines("title", hostile)[0].plain == f"title       {seen}"
+    assert fact_lines("title", hostile)[0].plain == f"title         {seen}"
     made = Proposal.of("", hostile, "h" * 10**6, "")
     assert (made.title, len(made.hypothesis), made.proposer) == (seen, 4000, "unknown")
     assert one_line(hostile, 80) == seen

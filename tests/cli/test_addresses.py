@@ -25,7 +25,7 @@ def grounds(tmp_path_factory: pytest.TempPathFactory) -> Grounds:
     ],
 )
 def test_an_attempt_is_named_by_itself_and_by_its_night_whose_best_is_meant_by_its_tag_alone(grounds, words, title):
-    assert f"title       {title}\n" in grounds.nightshift("show", words).stdout
+    assert f"title         {title}\n" in grounds.nightshift("show", words).stdout
     assert grounds.nightshift("take", words).stdout.endswith(f": {title}\n")
     assert grounds.nightshift("show", words, "old:0").stdout.splitlines()[0].endswith(title)
 

@@ -35,7 +35,7 @@ def test_an_attempt_is_folded_between_words_and_its_paths_can_be_copied():
     shown = attempt(1, Kind.PROVISIONAL, 1.25, "a title " * 20 + "x" * 99, words=words)
     lines = attempt_lines(night(attempt(0, Kind.BASELINE, 1.5), shown), shown, folder)
     lines = plain(part for line in lines for part in folded(line, 60))
-    assert f"folder      {folder}" in lines
+    assert f"folder        {folder}" in lines
     assert [line for line in lines if cell_len(line) > 60 and "long" not in line and "xxx" not in line] == []
     assert [line[:12].strip() for line in lines[1:5]] == ["title", "", "", ""]
 
