@@ -96,7 +96,7 @@ def work_folder(place: Place, file: Path | None = None) -> Iterator[Path]:
     A call that was killed leaves it, and the next one empties it. It is removed in the end.
     """
     # the journal of a night in it is two folders down, where no night is looked for
-    aside = file.with_name(f".{file.name}.nightshift-work") if file else place.nights / ".packing"
+    aside = _work_beside(file) if file else place.nights / ".packing"
     remove(aside)
     aside.mkdir(parents=True)
     try:
@@ -188,10 +188,15 @@ def pack(
     return contents
 
 
+def _work_beside(file: Path) -> Path:
+    return file.with_name(f".{file.name}.nightshift-work")
+
+
 def _check_name(file: Path, night: Night, *, may_exist: bool) -> None:
     """Raise NightError where the file cannot be written, or is there; may_exist: unless it holds this very night."""
     if not file.parent.is_dir():
         raise NightError(f"there is no folder {file.parent}; make it, or name another file")
+    remove(_work_beside(file))  # of a call that was killed when its file was whole, which the next one refuses
     if (file.exists() or file.is_symlink()) and not (may_exist and read_contents(file).started == night.started):
         raise NightError(f"{file} is there already; name another file, or move it away")
 

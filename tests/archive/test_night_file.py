@@ -307,6 +307,10 @@ def test_what_a_killed_pack_left_beside_its_file_is_gone_after_the_next(left, tm
     half.write_bytes(b"half")
     done(left, "pack", "--out", str(tmp_path / "night.tgz"))
     assert [path.name for path in tmp_path.iterdir()] == ["night.tgz"]
+    half.parent.mkdir()
+    half.write_bytes(b"half")
+    assert "is there already" in refused(left.nightshift("pack", "--out", str(tmp_path / "night.tgz")))
+    assert [path.name for path in tmp_path.iterdir()] == ["night.tgz"]
 
 
 def test_nothing_is_packed_over_another_file_or_while_a_night_runs(left, file, tmp_path):
