@@ -157,6 +157,7 @@ def pack(
     folder = place.folder(tag)
     night = read_night(place, tag).night
     written = file.with_name(f".{file.name}.nightshift-new")  # must be on the same disk
+    _remove_left(file)
     _check_name(file, night, may_exist=remove)
     # the disk of the nights may be full, and a packed night is moved within it
     with work_folder(place, None if remove else file) as aside:
@@ -192,11 +193,15 @@ def _work_beside(file: Path) -> Path:
     return file.with_name(f".{file.name}.nightshift-work")
 
 
+def _remove_left(file: Path) -> None:
+    """Remove the work folder of a call that was killed when its file was whole: the next call will be refused."""
+    remove(_work_beside(file))
+
+
 def _check_name(file: Path, night: Night, *, may_exist: bool) -> None:
     """Raise NightError where the file cannot be written, or is there; may_exist: unless it holds this very night."""
     if not file.parent.is_dir():
         raise NightError(f"there is no folder {file.parent}; make it, or name another file")
-    remove(_work_beside(file))  # of a call that was killed when its file was whole, which the next one refuses
     if (file.exists() or file.is_symlink()) and not (may_exist and read_contents(file).started == night.started):
         raise NightError(f"{file} is there already; name another file, or move it away")
 

@@ -24,7 +24,6 @@ parent by more than sigma.
 """
 
 import ast
-import csv
 import math
 import os
 import random
@@ -39,6 +38,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nights are simulated side 
 
 import measure
 import numpy as np
+from dial_runs import read_rows
 from measure import CORES, Count
 from simulator import Night
 
@@ -168,28 +168,34 @@ Turned = tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One row of dial_runs.tsv."""
+class DialRun:
+    """One row of dial_runs.tsv that has a score."""
 
     turned: Turned
     seed: str
-    val_bpb: float | None
+    val_bpb: float
     log_tokens: float
-    slot: tuple[str, str]  # text, and the commit: runs of one text and one commit were made on one host
+    text: str
+    commit: str  # runs of one text and one commit were made on one host
 
     @classmethod
-    def of(cls, row: Mapping[str, str]) -> "Trial":
-        pairs = (word.split("=", 1) for word in row["turned"].split("; ") if word)
-        turned = tuple((name, ast.literal_eval(value)) for name, value in pairs)
-        if not row["val_bpb"]:
-            return cls(turned, row["seed"], None, 0.0, (row["text"], row["commit"]))
+    def of(cls, row: Mapping[str, str]) -> "DialRun":
         tokens = math.log(float(row["total_tokens_M"]))
-        return cls(turned, row["seed"], float(row["val_bpb"]), tokens, (row["text"], row["commit"]))
+        return cls(turned_in(row), row["seed"], float(row["val_bpb"]), tokens, row["text"], row["commit"])
 
     @property
     def is_of_one_cost(self) -> bool:
-        """Whether a step costs what it costs before: at most intervals were turned."""
+        """Return whether a step costs what it costs in the script as it is: at most intervals were turned."""
         return {name for name, _ in self.turned}.isdisjoint(CHOICES)
+
+    def is_beside(self, other: "DialRun") -> bool:
+        return (self.text, self.commit) == (other.text, other.commit)
+
+
+def turned_in(row: Mapping[str, str]) -> Turned:
+    """Read `DEPTH=6; WINDOW_PATTERN='SL'`."""
+    pairs = (word.split("=", 1) for word in row["turned"].split("; ") if word)
+    return tuple((name, ast.literal_eval(value)) for name, value in pairs)
 
 
 @dataclass(frozen=True)
@@ -200,36 +206,28 @@ class Effects:
     sigma_bpb: float
 
     @classmethod
-    def of(cls, trials: Sequence[Trial]) -> "Effects":
-        fine = [trial for trial in trials if trial.val_bpb is not None]
-        slopes = {text: _of_tokens(fine, text) for text in TEXTS.values()}
+    def of(cls, runs: Sequence[DialRun]) -> "Effects":
+        slopes = {text: _of_tokens(runs, text) for text in {run.text for run in runs if run.turned}}
 
-        def level(trial: Trial, tokens: float) -> float:
-            assert trial.val_bpb is not None
-            faster = trial.log_tokens - tokens if trial.is_of_one_cost else 0.0
-            return trial.val_bpb - slopes[trial.slot[0]] * faster
+        def level(run: DialRun, log_tokens: float) -> float:
+            faster = run.log_tokens - log_tokens if run.is_of_one_cost else 0.0
+            return run.val_bpb - slopes[run.text] * faster
 
-        bpb = {}
-        for trial in fine:
-            own = [one for one in fine if not one.turned and (one.slot, one.seed) == (trial.slot, trial.seed)]
-            if trial.turned:
+        bpb, as_it_is = {}, [run for run in runs if not run.turned]
+        for run in runs:
+            if run.turned:
+                own = [one for one in as_it_is if one.is_beside(run) and one.seed == run.seed]
                 tokens = fmean(one.log_tokens for one in own)
-                bpb[trial.turned] = level(trial, tokens) - fmean(level(one, tokens) for one in own)
-        first = {trial.seed: trial for trial in reversed(fine) if not trial.turned and trial.slot == fine[0].slot}
-        return cls(bpb, stdev(level(trial, fine[0].log_tokens) for trial in first.values()))
+                bpb[run.turned] = level(run, tokens) - fmean(level(one, tokens) for one in own)
+        by_seed = {run.seed: run for run in reversed(as_it_is) if run.is_beside(runs[0])}
+        return cls(bpb, stdev(level(run, runs[0].log_tokens) for run in by_seed.values()))
 
 
-def _rows() -> list[dict[str, str]]:
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
-def _of_tokens(trials: Sequence[Trial], text: str) -> float:
+def _of_tokens(runs: Sequence[DialRun], text: str) -> float:
     """Return what the logarithm of tokens is worth, in bpb: the median slope of all pairs (Theil 1950; Sen 1968)."""
-    alike = [trial for trial in trials if trial.is_of_one_cost and trial.seed == "0" and trial.slot[0] == text]
+    alike = [run for run in runs if run.is_of_one_cost and run.seed == "0" and run.text == text]
     pairs = [(one, two) for i, one in enumerate(alike) for two in alike[:i] if one.log_tokens != two.log_tokens]
-    slopes = [(one.val_bpb - two.val_bpb) / (one.log_tokens - two.log_tokens) for one, two in pairs]  # type: ignore[operator]
-    return median(slopes) if slopes else 0.0
+    return median((one.val_bpb - two.val_bpb) / (one.log_tokens - two.log_tokens) for one, two in pairs)
 
 
 @dataclass(frozen=True)
@@ -243,10 +241,10 @@ class Curve:
     crashed: Sequence[float]  # places
 
     @classmethod
-    def of(cls, dial: Dial, start: float, bpb: Mapping[Turned, float], crashed: Sequence[Trial]) -> "Curve":
+    def of(cls, dial: Dial, start: float, bpb: Mapping[Turned, float], crashed: Sequence[Turned]) -> "Curve":
         points = [(coordinate(dial, to[0][1]), by) for to, by in bpb.items() if len(to) == 1 and to[0][0] == dial.name]
         places, values = zip(*sorted([(start, 0.0), *points]), strict=True)
-        edges = [coordinate(dial, value) for trial in crashed for name, value in trial.turned if name == dial.name]
+        edges = [coordinate(dial, value) for turned in crashed for name, value in turned if name == dial.name]
         return cls(dial, start, places, values, edges)
 
     def at(self, place: float) -> float:
@@ -288,15 +286,15 @@ class Measured:
     def __init__(self, text: str) -> None:
         self.script = set_dials(SCRIPT, KIND, {dial.name: dial.value for dial in searched(SCRIPT, GPU)})
         self._start = place_of(self.script)
-        trials = [Trial.of(row) for row in _rows() if row["text"] == text]
-        done = {trial.turned for trial in trials if trial.turned}
-        others = [trial for trial in map(Trial.of, _rows()) if trial.slot[0] != text]
-        trials += [trial for trial in others if trial.turned not in done]
-        effects = Effects.of(trials)
+        rows = read_rows(TABLE)
+        here = [row for row in rows if row["text"] == text]
+        done = {turned_in(row) for row in here} - {()}
+        rows = here + [row for row in rows if row["text"] != text and turned_in(row) not in done]
+        effects = Effects.of([DialRun.of(row) for row in rows if row["val_bpb"]])
+        crashed = [turned_in(row) for row in rows if not row["val_bpb"]]
         self.sigma_bpb = effects.sigma_bpb
         self._curves = [
-            Curve.of(dial, start, effects.bpb, [trial for trial in trials if trial.val_bpb is None])
-            for dial, start in zip(DIALS, self._start, strict=True)
+            Curve.of(dial, start, effects.bpb, crashed) for dial, start in zip(DIALS, self._start, strict=True)
         ]
         pairs = [self._pair(turned, bpb) for turned, bpb in effects.bpb.items() if len(turned) > 1]
         self._pairs = [pair for pair in pairs if abs(pair[2]) > BY_SPEED_BPB]
@@ -474,7 +472,6 @@ def main(
     runs: Sequence[Count] = (40, 96),
     judge: Literal["greedy", "strict", "balanced"] = "balanced",
     arms: Sequence[Literal["search", "random", "tpe", "cma"]] = ("search",),
-    kinds: Sequence[str] = KINDS,
     processes: Count = CORES,
 ) -> measure.Flat:
     """Play the nights of every arm on every kind of landscape.
@@ -484,17 +481,16 @@ def main(
         runs: of a night: the marks to report at
         judge: of the nights
         arms: who proposes
-        kinds: of landscapes
         processes: nights at the same time
     """
     flat: measure.Flat = {}
     for arm in arms:
         measure.say(f"{arm}: nights of each kind: {nights}")
-        jobs = [(arm, kind, FIRST_SEED + number, judge, runs) for kind in kinds for number in range(nights)]
+        jobs = [(arm, kind, FIRST_SEED + number, judge, runs) for kind in KINDS for number in range(nights)]
         ends = measure.in_parallel(processes, outcomes, jobs)
         for mark in runs:
             by_kind = {
-                kind: [end[mark] for job, end in zip(jobs, ends, strict=True) if job[1] == kind] for kind in kinds
+                kind: [end[mark] for job, end in zip(jobs, ends, strict=True) if job[1] == kind] for kind in KINDS
             }
             flat |= summed_up(arm, mark, by_kind)
     return flat

@@ -102,5 +102,6 @@ def rests_until(proposer: Proposer, briefing: Briefing) -> int | None:
 def _failed(attempt: Attempt, proposer: Proposer, sigma_bpb: float | None) -> bool:
     if attempt.status is Status.CRASH:
         return not proposer.costs
-    gain_bpb = attempt.gain_bpb
-    return None not in (gain_bpb, sigma_bpb) and gain_bpb < -sigma_bpb  # type: ignore[operator]
+    if attempt.gain_bpb is None or sigma_bpb is None:
+        return False
+    return attempt.gain_bpb < -sigma_bpb
