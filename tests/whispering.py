@@ -23,9 +23,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from itertools import count, islice
+from itertools import chain, count, islice
 
 LIBC = ctypes.CDLL(None, use_errno=True)
+# Each kind of sandbox lists these; Landlock's does not list all of /usr.
+FOLDERS = ("/usr/include", os.path.dirname(os.__file__))
 INODES = 1024  # inodes that the kernel deals to a core at a time
 NUMBER = re.compile(r"(?<![\w.])[0-9a-f]{1,16}(?![\w.])")
 MOST_BYTES, MOST_NUMBERS = 1 << 14, 400
@@ -273,7 +275,7 @@ def burn(seconds: float) -> None:
 
 
 def small_files() -> Iterator[str]:
-    for folder, _, names in os.walk("/usr"):
+    for folder, _, names in chain.from_iterable(map(os.walk, FOLDERS)):
         for path in (os.path.join(folder, name) for name in names):
             with suppress(OSError):
                 if not os.path.islink(path) and 0 < os.stat(path).st_size < 1 << 16:
@@ -308,7 +310,7 @@ def was_read(path: str) -> bool:
 
 def files_of_python() -> Iterator[str]:
     """Yield files that belong to the user more often than the system's do."""
-    for folder, _, names in os.walk(os.path.dirname(os.__file__)):
+    for folder, _, names in os.walk(FOLDERS[-1]):
         yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
 
 
