@@ -37,8 +37,9 @@ from agent.experiment import History, Night
 from agent.records.journal import Journal
 from agent.records.results import COLUMNS, rows_of
 
-ORPHAN_S = 2.0  # s; a process that lives so long after its loop died is an orphan
-LIMIT_S = 120.0  # s for one call of the loop, which usually takes a few
+# Both are far beyond what an idle machine needs, as the proof may share its processors with other programs.
+ORPHAN_S = 10.0  # s; a process that lives so long after its loop died is an orphan
+LIMIT_S = 900.0  # s for one call of the loop, which usually takes a few
 HEADER = "\t".join(COLUMNS)
 FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
 LIBRARY = measure.HERE / "strike.c"
@@ -223,8 +224,6 @@ def facts_of(history: History) -> Iterator[tuple[object, ...]]:
 class Victim:
     """Run one night in its own repository, and keep all that is known about it after each kill."""
 
-    orphan_s, limit_s = ORPHAN_S, LIMIT_S
-
     def __init__(self, folder: Path, budget_s: float = 0.05, experiments: int = 2, options: Sequence[str] = ()) -> None:
         self.root, self.budget_s, self.experiments, self.options = folder / "user", budget_s, experiments, options
         self.said = folder / "said.txt"
@@ -258,14 +257,14 @@ class Victim:
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         """Wait, and check everything that a night leaves."""
         try:
-            code = process.wait(self.limit_s)
+            code = process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            self.tally.blame("tracebacks", f"still running after {self.limit_s:.0f} s")
+            self.tally.blame("tracebacks", f"still running after {LIMIT_S:.0f} s")
             code = process.wait()
         end = Ended(code, self.said.read_text(encoding="utf-8", errors="replace"))
         self.tally.counts["kills"] += end.killed
-        self._left = dict.fromkeys({*running()} - self._others, time.monotonic() + self.orphan_s) | self._left
+        self._left = dict.fromkeys({*running()} - self._others, time.monotonic() + ORPHAN_S) | self._left
         self.count_orphans()
         self.check(end)
         return end

@@ -29,7 +29,7 @@ from typing import Literal
 
 import measure
 import psutil
-from kills import Fault, Laboratory, Tally, Victim, anything_lost, prepare_machine, running
+from kills import ORPHAN_S, Fault, Laboratory, Tally, Victim, anything_lost, prepare_machine, running
 from measure import CORES, Count, Folder
 
 from agent.experiment import Attempt, Ending, Status
@@ -45,8 +45,6 @@ RAY = ["ray"] * 3  # additional kinds for a cluster
 
 class SeveralWorkers(Victim):
     """Run a night of several workers, and keep what was killed of it."""
-
-    orphan_s, limit_s = 10.0, 900.0
 
     def __init__(self, folder: Path, pool: str, rng: random.Random) -> None:
         workers = ("--workers", str(WORKERS), "--cores-each", "1", *(("--pool", "ray") if pool == "ray" else ()))
@@ -91,7 +89,7 @@ class SeveralWorkers(Victim):
                 self._blamed.add(int(folder.parent.name))
             if kind == "driver":  # either the driver, or a process that it has forked for Ray
                 with suppress(subprocess.TimeoutExpired):
-                    loop.wait(self.orphan_s)
+                    loop.wait(ORPHAN_S)
 
     def _processes(self, pid: int) -> Iterator[tuple[str, psutil.Process, Path]]:
         """Yield the processes that may be killed: the kind of each, and the folder of its run or scoring."""
