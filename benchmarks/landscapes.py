@@ -1,6 +1,6 @@
 """How proposers of dials do in simulated nights, where the truth is known: what the search's design was decided by.
 
-    python benchmarks/landscapes.py [--nights 24] [--runs 40 96] [--judge balanced] [--arms search random tpe cma]
+    python benchmarks/landscapes.py [--nights 24] [--runs 40 96] [--judge balanced] [--arms search again random tpe cma]
                                     [--processes N] [--quick] [--json FILE]
 
 A landscape is a bowl over the project's own dials, of which four to six matter, or every interval where it is sharp;
@@ -14,6 +14,7 @@ The project's own judges decide; runs that repeat an attempt count as runs. Gain
     books    what dial_runs.tsv says of the dials on English prose        linux    the same on the source of Linux
 
     search   agent/proposers/search/                    random   one to three dials from their whole ranges
+    again    search after an earlier night that turned each dial alone on the other text: on books and linux only
     tpe      Optuna's TPE over all dials at once (multivariate)
     cma      Optuna's CMA-ES over all dials at once (separable, from the start's dials, sigma an eighth of a range)
 
@@ -48,7 +49,8 @@ from agent.judging.judges import choose_judge
 from agent.judging.noise import noise as noise_of
 from agent.proposers.proposer import Briefing
 from agent.proposers.search import Search
-from agent.script.dials import Choices, Dial, Range, Value, read_dials, searched, set_dials
+from agent.records.record import Record
+from agent.script.dials import Choices, Dial, Range, Value, outline_of, read_dials, searched, set_dials
 
 KIND, GPU = "cpu", "cuda"
 TEXT = measure.SCRIPT.read_text(encoding="utf-8")
@@ -62,6 +64,7 @@ TEXTS = {"books": "prose-620MB", "linux": "linux-6.1"}  # landscapes that were m
 TABLE = Path(__file__).with_name("dial_runs.tsv")
 BY_SPEED_BPB = 0.01  # a pair of turns may differ from the sum of both by as much because machines' speeds differ
 KINDS = (*GAINS, *TEXTS)
+AGAIN = "again"
 NEARER = {"tuned": 0.4, "sharp": 0.3}  # how far the best is, as a part of what it is elsewhere
 SIGMA_BPB, BEST_BPB = 0.005, 1.0
 SHARED = 0.8  # of the noise's variance: what a seed does to all scripts; 0.78 in shipped nights where dials were turned
@@ -204,6 +207,7 @@ class Effects:
 
     bpb: Mapping[Turned, float]
     sigma_bpb: float
+    seeds: int  # of the script as it is
 
     @classmethod
     def of(cls, runs: Sequence[DialRun]) -> "Effects":
@@ -220,7 +224,7 @@ class Effects:
                 tokens = fmean(one.log_tokens for one in own)
                 bpb[run.turned] = level(run, tokens) - fmean(level(one, tokens) for one in own)
         by_seed = {run.seed: run for run in reversed(as_it_is) if run.is_beside(runs[0])}
-        return cls(bpb, stdev(level(run, runs[0].log_tokens) for run in by_seed.values()))
+        return cls(bpb, stdev(level(run, runs[0].log_tokens) for run in by_seed.values()), len(by_seed))
 
 
 def _of_tokens(runs: Sequence[DialRun], text: str) -> float:
@@ -288,11 +292,11 @@ class Measured:
         self._start = place_of(self.script)
         rows = read_rows(TABLE)
         here = [row for row in rows if row["text"] == text]
-        done = {turned_in(row) for row in here} - {()}
-        rows = here + [row for row in rows if row["text"] != text and turned_in(row) not in done]
-        effects = Effects.of([DialRun.of(row) for row in rows if row["val_bpb"]])
+        self.turned = {turned_in(row) for row in here} - {()}  # what was measured on this text itself
+        rows = here + [row for row in rows if row["text"] != text and turned_in(row) not in self.turned]
+        self.effects = effects = Effects.of([DialRun.of(row) for row in rows if row["val_bpb"]])
         crashed = [turned_in(row) for row in rows if not row["val_bpb"]]
-        self.sigma_bpb = effects.sigma_bpb
+        self.sigma_bpb, self.seeds = effects.sigma_bpb, effects.seeds
         self._curves = [
             Curve.of(dial, start, effects.bpb, crashed) for dial, start in zip(DIALS, self._start, strict=True)
         ]
@@ -331,6 +335,25 @@ def measured(kind: str) -> Measured:
     return Measured(TEXTS[kind])
 
 
+@cache
+def earlier_night(kind: str) -> Record:
+    """Return the runs of single dials on the other text as a night, of those turns that both texts have."""
+    there, here = (measured(each) for each in (next(text for text in TEXTS if text != kind), kind))
+    bpb: dict[Turned, float] = {(): 0.0, **{turned: by for turned, by in there.effects.bpb.items() if len(turned) == 1}}
+    both = {(), *(there.turned & here.turned)}
+    attempts: list[Attempt] = []
+    for turned in (turned for turned in bpb if turned in both):
+        script = set_dials(here.script, KIND, dict(turned))
+        score = Score(BEST_BPB + bpb[turned], 1.0)
+        runs = [Run(seed, Ending.FINISHED, 0, 1.0, None, "", score) for seed in range(1 if turned else there.seeds)]
+        at, proposal, outline = len(attempts), Proposal.of(script, ""), outline_of(script, KIND)
+        attempts.append(
+            Attempt(at, 0 if at else None, proposal, "", "c", outline=outline, runs=tuple(runs), settled=True)
+        )
+    night = replace(NIGHT, tag="earlier", protocol="of another text")
+    return Record(night, tuple(attempts), noise=Noise(there.sigma_bpb, there.seeds, 2.8 * there.sigma_bpb))
+
+
 def landscape(kind: str, seed: int) -> Landscape:
     return measured(kind) if kind in TEXTS else Bowl(kind, seed)
 
@@ -338,14 +361,27 @@ def landscape(kind: str, seed: int) -> Landscape:
 class Scripts:
     """A world of scripts in a landscape, and one proposer of their dials."""
 
-    def __init__(self, kind: str, seed: int, proposer: Propose, sigma: Callable[[History], Noise | None]) -> None:
-        self.land, self.seed, self._proposer, self._sigma = landscape(kind, seed), seed, proposer, sigma
+    def __init__(
+        self,
+        kind: str,
+        seed: int,
+        proposer: Propose,
+        sigma: Callable[[History], Noise | None],
+        past: Sequence[Record] = (),
+    ) -> None:
+        self.land, self.seed, self._proposer, self._sigma, self._past = (
+            landscape(kind, seed),
+            seed,
+            proposer,
+            sigma,
+            past,
+        )
         self._noise, self._kind = random.Random(f"noise {kind} {seed}"), kind
 
     def propose(self, history: History, parent: Attempt | None) -> Proposal:
         if parent is None:
             return Proposal.of(self.land.script, "", "", "you")
-        return self._proposer(Briefing(NIGHT, tuple(history), parent, noise=self._sigma(history)))
+        return self._proposer(Briefing(NIGHT, tuple(history), parent, past=self._past, noise=self._sigma(history)))
 
     def merge(self, overtaken: Attempt, onto: Attempt, history: History) -> None:
         """Merge nothing: with one worker no edit is overtaken."""
@@ -421,7 +457,7 @@ def by_optuna(sampler: str, **options: object) -> Callable[[int], Propose]:
 
 FROM_START = {"x0": dict(zip(NAMES, START.tolist(), strict=True)), "sigma0": 0.125}
 ARMS: dict[str, Callable[[int], Propose]] = {
-    "search": lambda seed: lambda briefing: Search(seed).proposals(briefing)[0],
+    **dict.fromkeys(("search", AGAIN), lambda seed: lambda briefing: Search(seed).proposals(briefing)[0]),
     "random": turned_at_random,
     "tpe": by_optuna("TPESampler", multivariate=True, n_startup_trials=8),
     "cma": by_optuna("CmaEsSampler", **FROM_START, popsize=8, use_separable_cma=True),
@@ -437,7 +473,8 @@ def outcomes(arm: str, kind: str, seed: int, judge: str, marks: Sequence[int]) -
     The greedy judge repeats no run that would tell sigma, so its proposer is told.
     """
     usual = Noise(SIGMA_BPB, 5, 2.8 * SIGMA_BPB)
-    world = Scripts(kind, seed, ARMS[arm](seed), (lambda history: usual) if judge == "greedy" else noise_of)
+    sigma: Callable[[History], Noise | None] = (lambda history: usual) if judge == "greedy" else noise_of
+    world = Scripts(kind, seed, ARMS[arm](seed), sigma, past=(earlier_night(kind),) if arm == AGAIN else ())
     noted: dict[int, dict[str, float]] = {}
 
     def watch(night: Night) -> None:
@@ -471,7 +508,7 @@ def main(
     nights: Count = 24,
     runs: Sequence[Count] = (40, 96),
     judge: Literal["greedy", "strict", "balanced"] = "balanced",
-    arms: Sequence[Literal["search", "random", "tpe", "cma"]] = ("search",),
+    arms: Sequence[Literal["search", "again", "random", "tpe", "cma"]] = ("search", "again"),
     processes: Count = CORES,
 ) -> measure.Flat:
     """Play the nights of every arm on every kind of landscape.
@@ -486,11 +523,12 @@ def main(
     flat: measure.Flat = {}
     for arm in arms:
         measure.say(f"{arm}: nights of each kind: {nights}")
-        jobs = [(arm, kind, FIRST_SEED + number, judge, runs) for kind in KINDS for number in range(nights)]
+        kinds = TEXTS if arm == AGAIN else KINDS
+        jobs = [(arm, kind, FIRST_SEED + number, judge, runs) for kind in kinds for number in range(nights)]
         ends = measure.in_parallel(processes, outcomes, jobs)
         for mark in runs:
             by_kind = {
-                kind: [end[mark] for job, end in zip(jobs, ends, strict=True) if job[1] == kind] for kind in KINDS
+                kind: [end[mark] for job, end in zip(jobs, ends, strict=True) if job[1] == kind] for kind in kinds
             }
             flat |= summed_up(arm, mark, by_kind)
     return flat
