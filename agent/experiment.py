@@ -216,6 +216,9 @@ class Kind(StrEnum):
     QUARANTINED = "quarantined", Status.DISCARD  # the gain is too large to be believed
     QUESTION = "question", Status.DISCARD  # a comparison that the confirmation asks for, not an idea
 
+    # an arm of a study: the study compares it with the others when all runs are made
+    MEASURED = "measured", Status.DISCARD
+
     CRASHED = "crashed", Status.CRASH
 
     UNDECIDED = "undecided"  # another seed has to tell
@@ -245,7 +248,7 @@ class Decision:
 class Review:
     """A judge's later decisions on settled attempts, or the attempt to measure again."""
 
-    again: int | None = None  # the attempt to measure with another seed before the next idea
+    again: tuple[int, ...] = ()  # attempts to measure with another seed before the next idea, the most urgent first
     decisions: Mapping[int, Decision] = field(default_factory=dict)  # those that are no longer as they were recorded
 
 
@@ -410,6 +413,11 @@ class Attempt:
         """Return the id of the decision since which the attempt is kept without a break; 0 if it is not kept."""
         unbroken = takewhile(lambda decision: decision.status is Status.KEEP, reversed(self.decisions))
         return min((decision.id for decision in unbroken), default=0)
+
+    @property
+    def counts(self) -> bool:
+        """Return whether its scores are relied on, and so are all audited: it is kept, or an arm of a study."""
+        return self.status is Status.KEEP or self.kind is Kind.MEASURED
 
     @property
     def is_idea(self) -> bool:
@@ -658,6 +666,15 @@ PLAUSIBLE_GAIN = 0.2  # share of the best script's bits per byte
 
 
 @dataclass(frozen=True, slots=True)
+class Study:
+    """The plan of a study, as it was committed before the first run."""
+
+    plan: str  # its text (agent/judging/study_plan.py)
+    sha256: str  # of this text, and of the scripts of its arms
+    post_hoc: tuple[str, ...] = ()  # what was changed in it after runs of an earlier study of its name were seen
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """The options of a whole night: one field an option of the same name, with its default."""
 
@@ -680,6 +697,7 @@ class Options:
     cores_each: int | None = None  # cores for each worker; None: an equal share of the machine, or all of it
     pool: str = "local"  # the pool's name, as --pool takes it
     ray_address: str | None = None  # None: a cluster is started on this machine
+    study: Study | None = None  # its arms are the night's ideas; no proposer is asked
 
 
 PREVIEW_BUDGET_S = 60.0  # s of budget; a night of shorter runs is a preview

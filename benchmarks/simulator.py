@@ -115,7 +115,7 @@ class Night:
             review = self.judge.review(self.history)
             for number in sorted(review.decisions, reverse=True):
                 self._record(number, review.decisions[number])
-            self._again = review.again
+            self._again = next(iter(review.again), None)
 
     def _judge(self, number: int) -> None:
         self._unjudged.discard(number)

@@ -287,7 +287,7 @@ class Balanced(Judge):
             return Review(decisions={doubt.attempt.number: doubt.revoke() for doubt in revoked})
         sure = (doubt for doubt in doubts if doubt.attempt.kind is Kind.PROVISIONAL and doubt.sure >= CONFIRMED)
         confirmed = {doubt.attempt.number: doubt.keep(Kind.CONFIRMED) for doubt in sure}
-        return Review(chain[-1].number if self._wants_run(knowledge, doubts[-1]) else None, confirmed)
+        return Review((chain[-1].number,) if self._wants_run(knowledge, doubts[-1]) else (), confirmed)
 
     def _wants_run(self, knowledge: Knowledge, doubt: "Doubt") -> bool:
         """Return whether another run of an edit is worth more than another idea."""

@@ -41,7 +41,7 @@ from agent.night.plan import (
     latest_crashes,
 )
 from agent.night.proposals import NextProposal, Proposals
-from agent.night.state import NightContext, State
+from agent.night.state import NightContext, State, unaudited
 from agent.pools.device_slots import slowdown_lines, slowdown_of
 from agent.pools.pool import Ended
 from agent.records.results import write_results
@@ -193,7 +193,8 @@ class Driver:
 
     def _drop_weights(self, number: int) -> None:
         """Drop the weights of an idea that is not kept, unless a job needs them; a confirmation drops its own."""
-        attempt, needed = self.state.attempts[number], self.in_flight.seeds_of(number)
+        attempt = self.state.attempts[number]
+        needed = {*self.in_flight.seeds_of(number), *(run.seed for run, _ in unaudited(attempt) if attempt.counts)}
         for run in attempt.runs if attempt.is_idea and attempt.status not in (None, Status.KEEP) else ():
             if run.seed not in needed:
                 self.context.runner.drop_weights(number, run.seed)

@@ -7,7 +7,7 @@ step needs nothing.
 Nothing here writes or prints anything, so after a kill the same state leads to the same step.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
 
@@ -203,8 +203,10 @@ class Plan:
         if decision.status is None and self._may_run(attempt):
             return self.measure(attempt)
         # a night that ends can go on elsewhere, without the weights of what waits: those are audited before
-        if decision.status in (None, Status.KEEP) and audit is not None:
+        if (decision.status in (None, Status.KEEP) or decision.kind is Kind.MEASURED) and audit is not None:
             return audit
+        if decision.kind is Kind.MEASURED:
+            return trusted(decision, attempt, None)
         if decision.status is Status.KEEP or decision.kind is Kind.OVERTAKEN:
             return trusted(decision, attempt, parent, self.context.night.options.plausible_gain / 100)
         return None if decision.status is None else decision
@@ -217,6 +219,7 @@ class Plan:
         workers, begun = len(self.in_flight.pool.workers), {run.seed for run in first.done_runs}
         begun.update(self.in_flight.seeds_of(first.number))
         is_calibrated = failure(first) is not None or len(begun) >= max(self.context.judge.calibration, 1 + workers)
+        is_calibrated |= self.context.night.options.study is not None  # no arm has its runs before the others
         return workers > 1 and bool(first.scores_bpb) and not is_calibrated and self._may_run(first)
 
     def _may_run(self, attempt: Attempt) -> bool:
@@ -240,22 +243,22 @@ class Plan:
                 yield self.audit(attempt, run, split)
 
     def missing_audits(self, confirmation: int = 0) -> Iterator[Job]:
-        """Yield the audits that further runs of kept attempts lack; in a confirmation, of its runs and questions."""
+        """Yield the audits that further runs of what counts lack; in a confirmation, of its runs and questions."""
         for attempt in self.state.attempts:
-            is_kept = attempt.settled and attempt.status is Status.KEEP
-            if is_kept or (confirmation and not attempt.is_idea):
+            if (attempt.settled and attempt.counts) or (confirmation and not attempt.is_idea):
                 yield from self._audits_of(attempt, confirmation)
 
     # ---- beside unsettled attempts -----------------------------------------------------------------------------------
 
-    def _beside_attempts(self, again: int | None) -> Iterator[Candidate]:
-        """Yield a run of a keep that is in doubt; then a merge that is due, else the next idea, within the limits."""
+    def _beside_attempts(self, again: Sequence[int]) -> Iterator[Candidate]:
+        """Yield runs that a review asks for; then a merge that is due, else the next idea, within the limits."""
         limits, state, in_flight = self.context.limits, self.state, self.in_flight
         left = limits.left(state.proposals).experiments
         if left == 0:
             return
-        if again is not None and not in_flight.has(again) and limits.allows_run(again, state.pace):
-            yield self.measure(state.attempts[again])
+        for number in again:
+            if not in_flight.has(number) and limits.allows_run(number, state.pace):
+                yield self.measure(state.attempts[number])
         # An idle worker takes an attempt that waits before a new idea.
         unsettled = (attempt for attempt in state.unsettled if not in_flight.has(attempt.number))
         queued = sum(not (attempt.done_runs and merging.waits_for_parent(state, attempt)) for attempt in unsettled)
@@ -363,11 +366,14 @@ class Plan:
 
 
 def fallen_keeps(history: History) -> dict[int, Decision]:
-    """Return decisions that revoke keeps: a later run or audit failed, in a confirmation too, or the parent fell."""
+    """Return decisions on attempts that count no more: a later run or audit failed, or the parent fell.
+
+    Runs of a confirmation are such later runs, too.
+    """
     fallen = {}
     for attempt in history[1:]:
         verdict = attempt.decision
-        if verdict is None or verdict.status is not Status.KEEP:
+        if verdict is None or not attempt.counts:
             continue
         parent, slow, why = history[attempt.parent or 0], too_slow(attempt), failure(attempt)
         if parent.status is not Status.KEEP and parent.kind not in STILL_PARENTS:
@@ -378,7 +384,7 @@ def fallen_keeps(history: History) -> dict[int, Decision]:
             verdict = Decision(Kind.CRASHED, f"with another seed: {why}")
         else:
             verdict = trusted(verdict, attempt, None)
-        if verdict.status is not Status.KEEP:
+        if verdict is not attempt.decision:
             fallen[attempt.number] = verdict
     return fallen
 

@@ -51,7 +51,7 @@ def test_of_two_edits_of_one_script_the_one_that_brings_less_is_measured_again()
     late = replace(late, decisions=(replace(late.decision, id=99),))  # decided after those that have no id
     review = Balanced().review([*NIGHT, late])
     assert set(review.decisions) == {1}
-    assert (review.decisions[1].kind, review.again) == (Kind.OVERTAKEN, None)
+    assert (review.decisions[1].kind, review.again) == (Kind.OVERTAKEN, ())
     assert review.decisions[1].reason.endswith("; to be merged onto #12")
 
 

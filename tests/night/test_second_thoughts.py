@@ -35,7 +35,7 @@ class Doubtful:
         number = self.revoked.get(len(history))
         if number is not None and history[number].status is Status.KEEP:
             return Review(decisions={number: Decision(Kind.REVOKED, "revoked: it was luck", -0.01, 0.2)})
-        return Review(1 if len(history) == self.again_after and len(history[1].done_runs) < 2 else None)
+        return Review((1,) if len(history) == self.again_after and len(history[1].done_runs) < 2 else ())
 
 
 def night(grounds: Grounds, scripts: list[str], judge: Doubtful, **options: object) -> NightContext:
