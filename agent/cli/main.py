@@ -30,6 +30,7 @@ COMMANDS = {
     "init": ("agent.cli.init:init", "make a folder ready for nights"),
     "run": ("agent.cli.run:run", "start a night, or resume one"),
     "confirm": ("agent.cli.run:confirm", "measure the best script again, and drop edits without effect"),
+    "study": ("agent.cli.study:study", "answer a question by a plan: fixed arms, several seeds each"),
     "try": ("agent.cli.trying:try_edit", "train, score, judge and record one edit of yours"),
     "note": ("agent.cli.status:note", "leave a note that a model or an agent reads"),
     "stop": ("agent.cli.status:stop", "end the running night after its current run"),

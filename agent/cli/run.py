@@ -131,13 +131,14 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     """Yield each fact with its name."""
     night, runner, place, state = context.night, context.runner, context.place, context.state()
     options, slots = night.options, slots_of_night(night)
-    drains = all(proposer.is_person for proposer in context.proposers)
+    drains = options.study is None and all(proposer.is_person for proposer in context.proposers)
     others = [tag for tag in place.tags() if tag != night.tag]
     if others and not state.attempts:
         yield "before", f"{others[-1]}; to go on with it instead: {typed('run', '--tag', others[-1])}"
     yield "device", f"{night.device} ({night.device_kind})"
     limits = left_words(context.limits.left(state.proposals))
-    until = f"left: {', '.join(limits)}" if limits else "until the queue is empty" if drains else "until stopped"
+    end = "the queue is empty" if drains else "stopped" if options.study is None else "every run is made"
+    until = f"left: {', '.join(limits)}" if limits else f"until {end}"
     yield "budget", f"{night.budget_s:g} s of training a run; {until}"
     if is_preview(night.budget_s):
         yield "scores", "of a quarter of the validation text: runs are below a minute"
@@ -151,7 +152,7 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     if battery is not None and not battery.power_plugged:
         yield "power", f"on battery at {battery.percent:.0f}%: runs get fewer steps; connect the charger"
     yield "data", f"{Path(night.data).name} (protocol {night.protocol})"
-    yield "judge", judge_in_words(options.judge)
+    yield "judge", judge_in_words(options.judge) if options.study is None else context.judge.words
     yield "ideas", "the queue alone" if drains else ideas_from(options)
     for gap in runner.sandbox.uncovered:
         yield "sandbox", f"{runner.sandbox.name}; not covered: {gap}"

@@ -22,6 +22,7 @@ from agent.experiment import WHOLE, DeviceSlot, Night, Options, is_preview
 from agent.files import check_disk, ignore_all, steadfast
 from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
+from agent.judging.studies import EverySeed
 from agent.lab.data import load_data
 from agent.night.limits import Limits, Pace, check_hours
 from agent.night.lock import Stop, like_ctrl_c, only_night, tell_end
@@ -133,7 +134,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             proposers=proposers_of(Around(place, night, options, messages))
             if request.proposers is None
             else request.proposers,
-            judge=choose_judge(options.judge, options.confirm),
+            judge=choose_judge(options.judge, options.confirm) if options.study is None else EverySeed(options.study),
             watcher=screen,
             stop=stop,
             limits=limits,

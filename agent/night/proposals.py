@@ -84,8 +84,9 @@ class Proposals:
         self._people = [proposer for proposer in context.proposers if proposer.is_person]
         self._proposers = [proposer for proposer in context.proposers if not proposer.is_person]
         self._wanted: list[Wanted] = []
-        # a night that only tries what people submitted leaves the others' ideas for later
-        self._waiting = list(context.journal.waiting_ideas()) if self._proposers else []
+        # a night that only tries what people submitted leaves the others' ideas for later; a study's are its arms
+        has_ideas = bool(self._proposers) or context.night.options.study is not None
+        self._waiting = list(context.journal.waiting_ideas()) if has_ideas else []
         self._said: set[str] = set()  # reasons of proposers that had no idea; each is said once
         self._exhausted: dict[str, int] = {}  # proposer → the attempt about whose script it has no further idea
         self._last_ahead = 0  # the highest number for which an idea was asked ahead
@@ -268,6 +269,8 @@ class Proposals:
         """
         context, state = self._context, self._state
         if not state.attempts:
+            if context.night.options.study is not None:  # killed before its arms were entered
+                raise NightError(f"study {context.night.tag} has no arms yet; go on with: {typed('study', 'PLAN')}")
             script, hypothesis = context.baseline(context.place), "The script that the night began with."
             state.enter(None, Proposal.of(script, "baseline", hypothesis, "you"))
             return NextProposal.ENTERED

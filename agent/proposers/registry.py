@@ -36,12 +36,17 @@ def help_lines() -> str:
 
 
 def asked(options: Options) -> list[type[Proposer]]:
-    """Return the proposers that a night with these options asks by their name, or as part of the mix."""
-    return [
-        proposer
-        for proposer in PROPOSERS
-        if options.proposer in (proposer.name, MIX) and (proposer.need is None or _value(proposer, options) is not None)
-    ]
+    """Return the proposers that a night with these options asks by their name, or as part of the mix; a study: none."""
+    return (
+        []
+        if options.study is not None
+        else [
+            proposer
+            for proposer in PROPOSERS
+            if options.proposer in (proposer.name, MIX)
+            and (proposer.need is None or _value(proposer, options) is not None)
+        ]
+    )
 
 
 def _value(proposer: type[Proposer], options: Options) -> str | None:
@@ -51,7 +56,7 @@ def _value(proposer: type[Proposer], options: Options) -> str | None:
 def proposers_of(around: Around) -> list[Proposer]:
     """Build the proposers of a night from its options; if one fails, the night goes on with the search."""
     proposers = [proposer.of(around) for proposer in asked(around.options)]
-    if around.options.proposer not in (MIX, Search.name):
+    if proposers and around.options.proposer not in (MIX, Search.name):
         search = Search.of(around)
         search.stands_in = True
         proposers.append(search)
@@ -84,7 +89,7 @@ def dial_check(options: Options) -> Callable[[str, str], object]:
 
     The search needs dials to turn. So does a mix without a model or an agent: known ideas come to an end.
     """
-    return searched if options.proposer in (Search.name, MIX) and not has_reader(options) else read_dials
+    return searched if Search in asked(options) and not has_reader(options) else read_dials
 
 
 def patience_s(options: Options) -> float:
@@ -100,4 +105,6 @@ def has_reader(options: Options) -> bool:
 def ideas_from(options: Options) -> str:
     """Name the proposers of a night's ideas, as in llm: openai:gpt-5, or mix: search, catalogue, queue."""
     names = [harmless(_value(proposer, options) or proposer.name) for proposer in asked(options)]
+    if options.study is not None:
+        return "the arms of the study"
     return options.proposer if names == [options.proposer] else f"{options.proposer}: {', '.join(names)}"

@@ -19,7 +19,7 @@ from agent.script.dials import Value
 
 Turned = Mapping[str, tuple[Value, Value]]  # dial → its value in the parent and in the attempt, where they differ
 # The options that say how a night was judged. Others are private: an agent's command line, a server's address.
-PUBLIC = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer")
+PUBLIC = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer", "study")
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs a __dict__

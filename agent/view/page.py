@@ -38,6 +38,7 @@ from agent.view import charts, words
 from agent.view.answer import in_order
 from agent.view.charts import file
 from agent.view.run_files import Curve, curve, log_tail, training_progress
+from agent.view.study import COLUMNS, notes, of_study, plots_of, row_of, rule_words
 from agent.view.terminal import measured_facts
 
 NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
@@ -70,7 +71,7 @@ class Live:
 def page(night: Record, extras: Extras | None = None, live: Live | None = None) -> str:
     """Return the report of a night as HTML; live: of one that loads its newer self."""
     style, script = file("page.css"), file("page.js")
-    now = summary_of(night)
+    now, study = summary_of(night), of_study(night)
     gains = {"in the night": now.gain}
     if night.findings is not None:
         gains |= {"on fresh seeds": night.findings.honest, "on the holdout": night.findings.holdout}
@@ -80,7 +81,9 @@ def page(night: Record, extras: Extras | None = None, live: Live | None = None) 
         kept=charts.largest_kept(night),
         gains={name: gain for name, gain in gains.items() if gain is not None},
         workers=len({run.worker for attempt in night.attempts for run in attempt.runs}),
-        progress=charts.progress_of(night),
+        progress=None if study else charts.progress_of(night),
+        study=study,
+        plots=None if study is None else plots_of(study),
         dials=charts.dials_of(night),
         extras=extras or Extras(),
         live=live,
@@ -120,6 +123,10 @@ def _template() -> Template:
     environment.globals |= {
         "measured": measured_facts,
         "typed": typed,
+        "row_of": row_of,
+        "rule_words": rule_words,
+        "study_columns": COLUMNS,
+        "study_notes": notes,
         "written": lambda: words.moment(utc_now()),
         "again": confirmed_gain,
         "verdict_on": partial(words.verdict_on, decimals=words.PAGE_DECIMALS),

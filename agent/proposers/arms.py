@@ -1,0 +1,47 @@
+"""Make the scripts of a study's arms from its plan: the committed script or another one, with an arm's edits."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.errors import NightError, NightshiftError
+from agent.judging.study_plan import Arm, Plan, line_of
+from agent.proposers.catalogue.catalogue import applied
+from agent.proposers.catalogue.files import idea_folders, read_ideas
+from agent.records.place import Place, read_script
+from agent.script.contract import check_script, modules_beside, read_text
+from agent.script.dials import fingerprint, set_dials
+from agent.script.merge import check_patch, patched
+
+
+def scripts_of(plan: Plan, text: str, file: Path, place: Place, device_kind: str) -> Mapping[str, str]:
+    """Return arm → script; raise NightError, with the line of the plan, for one that is missing or cannot be run."""
+    scripts: dict[str, str] = {}
+    for number, arm in enumerate(plan.arms):
+        try:
+            script = _script_of(arm, file.parent, place, device_kind)
+            check_script(script, arm.name, modules_beside(place.script_path.parent))
+            same = [name for name, other in scripts.items() if fingerprint(other) == fingerprint(script)]
+            if same:
+                raise NightError(f"it is the script of arm {same[0]} again; change something in it")
+        except NightshiftError as error:
+            line = line_of(text, "arm", number, "name")
+            raise NightError(f"{file} line {line}: arm {arm.name} cannot be run: {error}") from error
+        scripts[arm.name] = script
+    return scripts
+
+
+def _script_of(arm: Arm, folder: Path, place: Place, device_kind: str) -> str:
+    script = read_script(place) if arm.script is None else read_text(folder / arm.script)
+    for name in arm.patches:
+        patch, edited = read_text(folder / name), arm.script or place.script
+        check_patch(patch, edited)
+        script = patched(patch, script) or ""
+        if not script:
+            raise NightError(f"{name} does not apply to {edited} with the patches before it; make it again")
+    if arm.idea is not None:
+        ideas = {idea.slug: idea for idea in read_ideas(*idea_folders(place.script_path))[0]}
+        if arm.idea not in ideas:
+            raise NightError(f"there is no idea {arm.idea}; `nightshift ideas` lists them")
+        script = applied(ideas[arm.idea], script, (), device_kind)
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in arm.dials.items()}
+    return set_dials(script, device_kind, values)
