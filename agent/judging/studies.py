@@ -83,32 +83,32 @@ class Verdict(StrEnum):
 class ArmRun:
     """One run of an arm."""
 
-    arm: str
+    arm: str  # its name
     seed: int
     value: float | None  # of the primary measure
-    began: str | None
+    began: str | None  # ISO 8601, UTC
 
 
 @dataclass(frozen=True, slots=True)
 class ArmResult:
     """An arm over the whole blocks, and how it compares with the baseline; None: not known, or the baseline itself."""
 
-    name: str
-    attempt: int | None = None
+    name: str  # as the plan calls it
+    attempt: int | None = None  # its number in the night
     fault: str | None = None  # why it is not compared: it crashed, it was refused, or is not measured yet
     mean: float | None = None  # of the primary measure
     deviation: float | None = None  # standard deviation over seeds
     low: float | None = None  # lower end of the mean's own 95 % interval
-    high: float | None = None
+    high: float | None = None  # its upper end
     others: Mapping[str, float] = field(default_factory=dict)  # means of the other measures
     gain: float | None = None  # over the baseline; positive is better
     gain_low: float | None = None  # lower end of its 95 % interval
-    gain_high: float | None = None
+    gain_high: float | None = None  # its upper end
     sigmas: float | None = None  # the gain in standard deviations of one run
     p: float | None = None  # of no difference, corrected for the number of arms
     p_equal: float | None = None  # of a difference beyond the margin, corrected likewise
-    cohens_d: float | None = None
-    word: Word | None = None
+    cohens_d: float | None = None  # the gain by the deviation of both arms; rough, of few seeds
+    word: Word | None = None  # how it compares
     simpler: str | None = None  # what is simpler in it than in the baseline
 
 
@@ -116,10 +116,10 @@ class ArmResult:
 class RuleResult:
     """A rule, evaluated: the left side less the right side."""
 
-    rule: str
-    value: float
+    rule: str  # as the plan has it
+    value: float  # of the difference
     low: float  # lower end of its 95 % interval
-    high: float
+    high: float  # its upper end
     p: float  # of no difference between the sides
 
 
@@ -127,9 +127,9 @@ class RuleResult:
 class HypothesisResult:
     """A hypothesis with its rules, and what became of it."""
 
-    name: str
-    says: str
-    verdict: Verdict
+    name: str  # as the plan calls it
+    says: str  # what it claims
+    verdict: Verdict  # what became of it
     rules: tuple[RuleResult, ...]  # empty where an arm that they name is not compared
 
 
@@ -137,18 +137,18 @@ class HypothesisResult:
 class Results:
     """What a study has found so far."""
 
-    question: str
+    question: str  # as the plan asks it
     answer: str  # in a sentence
     measure: Measure  # the primary one
     margin: float  # the smallest difference of interest
     runs: int  # that are made, and count
     planned: int  # runs
     is_complete: bool  # whether all runs are made that the plan asks for; before that, all is undecided
-    baseline: str
+    baseline: str  # name of the arm that the others are compared with
     sigma: float | None  # standard deviation of one run
     arms: tuple[ArmResult, ...]  # in the order of the plan
     anova_p: float | None  # of no difference between any arms
-    hypotheses: tuple[HypothesisResult, ...]
+    hypotheses: tuple[HypothesisResult, ...]  # in the order of the plan
     deviations: tuple[str, ...]  # from the plan
     order: tuple[ArmRun, ...]  # every run that counts, in its order
 

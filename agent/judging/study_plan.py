@@ -106,11 +106,15 @@ def _fault(rule: str, names: Sequence[str]) -> str | None:
 
 
 def line_of(text: str, table: str | None, number: int, key: str | None) -> int:
-    """Return the line of a key in the table of this number, else that where the table begins."""
+    """Return the line of a key in the table of this number, else that where the table begins.
+
+    Tables are written below [[table]], or one a line in braces, as in table = [.
+    """
     lines = text.splitlines()
     begins = [at for at, line in enumerate(lines) if re.match(rf"\s*\[\[\s*{table}\s*\]\]", line)] if table else [0]
+    begins = begins or [at for at, line in enumerate(lines) if re.match(r"\s*\{", line)]
     first = begins[number] if number < len(begins) else 0
-    return 1 + next((at for at in range(first, len(lines)) if re.match(rf"\s*{key}\s*=", lines[at])), first)
+    return 1 + next((at for at in range(first, len(lines)) if re.search(rf"^\W*{key}\s*=", lines[at])), first)
 
 
 def read_rule(text: str) -> Rule:
@@ -131,10 +135,12 @@ def _weights(node: ast.expr) -> Mapping[str, float]:
             return _sum({}, _weights(inner), -1.0)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=right):
             return _sum(_weights(left), _weights(right), 1.0 if isinstance(op, ast.Add) else -1.0)
-        case ast.BinOp(left=ast.Constant(value=int() | float() as factor), op=ast.Mult(), right=inner):
-            return _sum({}, _weights(inner), float(factor))
-        case ast.BinOp(left=inner, op=ast.Div(), right=ast.Constant(value=int() | float() as by)) if by:
-            return _sum({}, _weights(inner), 1.0 / by)
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
+            ours, theirs = _weights(left), _weights(right)
+            if isinstance(op, ast.Mult) and not ours.keys() - {""}:
+                return _sum({}, theirs, ours[""])
+            if not theirs.keys() - {""} and (theirs[""] or isinstance(op, ast.Mult)):
+                return _sum({}, ours, theirs[""] if isinstance(op, ast.Mult) else 1 / theirs[""])
     raise ValueError(ast.dump(node))
 
 

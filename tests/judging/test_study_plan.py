@@ -71,5 +71,15 @@ def test_a_rule_is_a_weighted_sum_of_gains_on_one_side_of_zero():
     rule = read_rule("rope + swiglu / 2 < 0.5 * everything - (norm - 0.01)")
     assert rule.below
     assert rule.weights == {"rope": 1, "swiglu": 0.5, "everything": -0.5, "norm": 1, "": -0.01}
+    assert read_rule("a * 2 < -0.2 * (b + 1)").weights == {"a": 2, "b": 0.2, "": 0.2}
     assert not read_rule("-a > 2 * -b").below
     assert read_rule("-a > 2 * -b").weights == {"a": -1, "b": 2}
+
+
+def test_arms_may_stand_in_one_table_with_a_line_for_each():
+    head, hypotheses = PLAN.partition("[[arm]]")[0], PLAN[PLAN.index("[[hypothesis]]") :]
+    plan = f'{head}arm = [\n    {{name = "narrow"}},\n    {{name = "wide", dials = {{WIDTH = 512}}}},\n]\n{hypotheses}'
+    assert read_plan(plan) == read_plan(PLAN)
+    for bad in ('"wi de"', '"narrow"', "7"):
+        with pytest.raises(NightError, match=r"plan line 7: "):
+            read_plan(plan.replace('"wide"', bad))
