@@ -34,6 +34,8 @@ from agent.view.answer import (
     ScriptsCompared,
     ShowAnswer,
     StatusAnswer,
+    StudyAnswer,
+    StudyForecast,
     TakeAnswer,
     TryAnswer,
 )
@@ -166,6 +168,8 @@ ANSWERS: Mapping[str, type] = {
     "try --queue": TryStanding,
     "try --wait": TryAnswer,
     "try --cancel": CancelAnswer,
+    "study": StudyAnswer,
+    "study --dry": StudyForecast,
     "status": StatusAnswer,
     "nights": NightsAnswer,
     "results": ResultsAnswer,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent.cli.find import place_meant, record_of
+from agent.cli.find import is_known, place_meant, record_of
 from agent.cli.options import SCRIPT, Positive, PositiveInt, UserPath
 from agent.cli.run import greet
 from agent.errors import NightError
@@ -60,8 +60,8 @@ def study(
         script: the training script that the arms edit (default: train_mlx.py)
     """
     file = user_path(plan)
-    if not file.is_file() and valid_tag(plan):
-        return _shown(record_of(place_meant(plan), plan))
+    if not file.exists() and is_known(place := place_meant(plan), plan):
+        return _shown(record_of(place, plan))
     text, place = read_text(file), Place.of(script)
     planned, beside = read_plan(text, str(file)), place.script_path.parent
     with laid_out(beside, fixed_files(beside, read_script(place))) as folder:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent.errors import NightError, NightshiftError
+from agent.invocation import typed
 from agent.judging.study_plan import Arm, Plan, line_of
 from agent.proposers.catalogue.catalogue import applied
-from agent.proposers.catalogue.files import idea_folders, read_ideas
+from agent.proposers.catalogue.files import idea_folders, read_idea
 from agent.records.place import Place, read_script
 from agent.script.contract import check_script, modules_beside, read_text
 from agent.script.dials import fingerprint, set_dials
@@ -39,9 +40,10 @@ def _script_of(arm: Arm, folder: Path, place: Place, device_kind: str) -> str:
         if not script:
             raise NightError(f"{name} does not apply to {edited} with the patches before it; make it again")
     if arm.idea is not None:
-        ideas = {idea.slug: idea for idea in read_ideas(*idea_folders(place.script_path))[0]}
-        if arm.idea not in ideas:
-            raise NightError(f"there is no idea {arm.idea}; `nightshift ideas` lists them")
-        script = applied(ideas[arm.idea], script, (), device_kind)
+        files = (folder / f"{arm.idea}.patch" for folder in idea_folders(place.script_path))
+        known = next((file for file in files if file.is_file()), None)
+        if known is None:
+            raise NightError(f"there is no idea {arm.idea}; see all with: {typed('ideas')}")
+        script = applied(read_idea(known), script, (), device_kind)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in arm.dials.items()}
     return set_dials(script, device_kind, values)

@@ -373,8 +373,8 @@ class StudyForecast:
     device: str
     arms: int  # the baseline included
     seeds: int  # of each arm
-    runs: int
-    hours: float  # about
+    runs: int  # of all arms together
+    hours: float  # of all runs, about
     sigma_bpb: float | None  # how far one run moves with its seed, by an earlier night on this device
     sigma_of: str | None  # that night
     smallest_sigmas: float  # smallest difference that one comparison shows in 4 of 5 studies, in σ
@@ -387,4 +387,4 @@ class StudyAnswer:
     """What a study has found so far."""
 
     tag: str
-    results: Results
+    results: Results  # so far

@@ -46,6 +46,7 @@ LINES = {
     "init": ("", "new", "new"),
     "run": ("--tag u --experiments 2 --proposer mix --budget-s 0.05 --judge greedy --sandbox off --no-report",),
     "confirm": ("--help",),
+    "study": ("../plan.toml --dry",),
     "try": ("--tag t --queue -m sharper --edit ../edit.py", "--tag t --queue -m again --edit ../edit.patch"),
     "note": ("hello",),
     "stop": ("",),
