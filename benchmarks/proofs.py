@@ -99,6 +99,16 @@ PROOFS = (
         Goal("async_cost_16", "16 workers", most=0.20, form=".1%"),
     ),
     proof(
+        "study_errors",
+        "the words of a study are wrong no more often than it says",
+        *(
+            Goal(f"{seeds}_{key}", f"{words}, {seeds.replace('_', ' ')} seeds", most=0.06, form=".1%")
+            for seeds in ("3", "5", "8")
+            for key, words in (("false_word", "better or worse without an effect"), ("false_equal", "equal wrongly"))
+        ),
+        Goal("5_found", "of the promised difference found, 5 seeds", least=0.78, form=".1%"),
+    ),
+    proof(
         "landscapes",
         "the search finds most of what is to be had",
         # 62.3 and 76.5 % on 28 November 2026, each less its standard error
