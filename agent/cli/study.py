@@ -14,7 +14,7 @@ from agent.cli.options import SCRIPT, Positive, PositiveInt, UserPath
 from agent.cli.run import greet
 from agent.errors import NightError
 from agent.experiment import Idea, Night, Proposal, Study
-from agent.git import valid_tag
+from agent.git import refs_of_night, valid_tag
 from agent.invocation import typed
 from agent.judging.studies import in_drawn_order, smallest_difference
 from agent.judging.study_plan import Plan, read_plan
@@ -25,8 +25,9 @@ from agent.night.opening import Request, open_context
 from agent.night.state import NightContext
 from agent.proposers.arms import scripts_of
 from agent.records.journal import Journal
-from agent.records.place import Place, past_nights, read_script
+from agent.records.place import Place, check_unpacked, past_nights, read_script
 from agent.records.record import Record, of_journal
+from agent.records.results import tags_in
 from agent.runs.fixed import laid_out, probe
 from agent.script.contract import fixed_files, read_text
 from agent.text import counted, duration
@@ -60,7 +61,7 @@ def study(
         script: the training script that the arms edit (default: train_mlx.py)
     """
     file = user_path(plan)
-    if not file.exists() and is_known(place := place_meant(plan), plan):
+    if not file.is_file() and is_known(place := place_meant(plan), plan):
         return _shown(record_of(place, plan))
     text, place = read_text(file), Place.of(script)
     planned, beside = read_plan(text, str(file)), place.script_path.parent
@@ -76,7 +77,7 @@ def study(
         return Answer(forecast, lambda: print_folded(_forecast_lines(forecast, planned, digest)))
     print_folded(_forecast_lines(forecast, planned, digest))
     if before is None and not yes and _is_refused():
-        return Answer(forecast, error="nothing was begun", exit_code=130)
+        return Answer(error="nothing was begun", exit_code=130)
     asked = {} if workers is None else {"workers": workers}
     if before is None:
         asked["study"] = Study(text, digest, _post_hoc(earlier, text))  # type: ignore[assignment]
@@ -109,6 +110,9 @@ def _tag(place: Place, name: str, digest: str) -> tuple[str, Night | None, Night
     earlier = None
     for tag in itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2))):
         if not place.journal(tag).exists():
+            if tag in tags_in(place.results) or refs_of_night(place.repo, tag):
+                check_unpacked(place, tag)
+                continue  # of a study elsewhere
             return tag, None, earlier
         with Journal.read(place.journal(tag)) as journal:
             night, has_runs = journal.night(), any(attempt.seeds for attempt in journal.attempts())
