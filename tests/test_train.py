@@ -55,6 +55,19 @@ def test_dials_without_meaning_are_refused(monkeypatch, dial, value, words):
         train_mlx.config_from_dials(vocab_size=V, seq_len=64, is_text_long=True)
 
 
+@pytest.mark.parametrize(
+    ("budget_s", "cores", "rows", "width"),
+    [(10, 2, 2, 64), (29, 2, 2, 64), (30, 2, 4, 128), (300, 1, 4, 128), (10, 8, 4, 128)],
+)
+def test_a_short_run_on_a_cpu_has_half_the_rows_and_half_the_width(monkeypatch, budget_s, cores, rows, width):
+    for name in ("BATCH_ROWS", "ASPECT_RATIO"):
+        monkeypatch.setattr(train_mlx, name, getattr(train_mlx, name))  # restored after the test
+    monkeypatch.setattr(train_mlx.hardware, "usable_cores", lambda: cores)
+    train_mlx.fit_into_budget(budget_s)
+    config = train_mlx.config_from_dials(vocab_size=V, seq_len=64)
+    assert (train_mlx.BATCH_ROWS, config.width) == (rows, width)
+
+
 def test_layers_beyond_the_depth_look_no_n_grams_up_and_a_digit_is_no_part_of_another_number(monkeypatch):
     for name, value in {"DEPTH": 12, "ASPECT_RATIO": 2, "HEAD_DIM": 8, "ENGRAM_LAYERS": "10", "ENGRAM_ROWS": 8}.items():
         monkeypatch.setattr(train_mlx, name, value)
