@@ -509,6 +509,12 @@ class Attempt:
         return None if millions is None else round(1e6 * millions)
 
     @property
+    def steps(self) -> int | None:
+        """Return how many steps its training runs made, the middle one's; None if no run tells it."""
+        counts = [run.summary.num_steps for run in self.done_runs if run.summary and run.summary.num_steps is not None]
+        return statistics.median_low(counts) if counts else None
+
+    @property
     def tokens_s(self) -> float | None:
         """Return the mean speed of its training runs, in tokens a second; None if no run has one."""
         speeds = [run.tokens_s for run in self.done_runs if run.tokens_s is not None]

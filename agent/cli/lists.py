@@ -24,7 +24,7 @@ from agent.view.screen import Column, print_folded, print_lines, table_lines, te
 
 NUMBERS = frozenset({
     *("attempt", "seeds", "confirmation_seeds", "val_bpb", "val_bpb_std", "gain_bpb", "sure"),
-    *("confirmation_bpb", "holdout_bpb"),
+    *("confirmation_bpb", "holdout_bpb", "steps", "speed"),
     *("memory_gb", "tokens_M", "params_M", "train_s", "wall_s"),
 })  # fmt: skip
 NIGHT_COLUMNS = (

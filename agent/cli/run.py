@@ -8,13 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import psutil
+from rich.text import Text
 
 from agent.cli.find import find_night, known_tag, place_meant, record_of
 from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOptions
-from agent.cli.status import next_commands, show_night
+from agent.cli.status import next_commands
 from agent.cli.tries import latest
 from agent.errors import MachineError, NightError, NothingYet
 from agent.experiment import WHOLE, DeviceSlot, Night, is_preview, short
@@ -36,15 +38,16 @@ from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
 from agent.sandbox.supervisor import limits_of_machine
 from agent.text import counted
-from agent.view.answer import Answer, Workers
+from agent.view.answer import Answer
 from agent.view.live import NightScreen
 from agent.view.replay import Replay
-from agent.view.screen import console_on, print_folded, print_next, terminal_width
-from agent.view.terminal import tried_lines
-from agent.view.words import confirmation_lines, left_words, moment
+from agent.view.screen import console_on, folded, print_folded, print_next, terminal_width
+from agent.view.terminal import LOG_WIDTH, failure_lines, tried_lines
+from agent.view.words import confirmation_lines, found_lines, left_words, moment
 
 SAMPLE_S = 0.5  # s of watching the machine
 CHECKED_FROM_S = 5.0  # s of budget; a night of shorter runs is a test
+SCREEN_LINES, MOST_NEXT = 24, 3  # lines of the least terminal, which the end of a night fits; commands that it names
 FRAME_S = 0.1  # s between two drawings of a replay
 
 # ---- run -------------------------------------------------------------------------------------------------------------
@@ -107,10 +110,12 @@ def named_text(dataset: str) -> str:
 
 def _show_end(place: Place, record: Record) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
-    now = summary_of(record)
-    print_folded(["", *tried_lines(record, terminal_width())])
-    show_night(record, now, Workers.of(record))
-    print_next(next_commands(record, now, latest(place)))
+    now, width = summary_of(record), terminal_width()
+    found = [*found_lines(record, now), *failure_lines(now.proposers)]
+    commands = dict(islice(next_commands(record, now, latest(place)).items(), MOST_NEXT))
+    below = sum(len(folded(Text(line), width or LOG_WIDTH)) for line in found) + len(["next:", *commands])
+    print_folded(["", *tried_lines(record, width, SCREEN_LINES - 2 - below), *found])  # 2: above, and the shell's own
+    print_next(commands)
 
 
 # ---- the beginning ---------------------------------------------------------------------------------------------------

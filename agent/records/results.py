@@ -22,7 +22,7 @@ from agent.files import check_plain, put_beside, write_plain
 from agent.lab.corpus import say
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.records.summary import gain_bpb
+from agent.records.summary import gain_bpb, speed_of
 from agent.text import ABSURD, harmless, plain_lines, saved_like
 
 COLUMNS = (
@@ -32,6 +32,7 @@ COLUMNS = (
     *("gain_bpb", "sure"),
     # separate columns: a row's val_bpb stays as the night recorded it
     *("confirmation_bpb", "confirmation_seeds", "holdout_bpb"),
+    *("steps", "speed"),
 )
 Row = dict[str, str]  # one line by column; a foreign one may lack some of ours, and have others
 STATUS = COLUMNS.index("status")
@@ -130,6 +131,8 @@ def rows_of(night: Night, history: History) -> list[Row]:
             _number(_mean(run.val_bpb for run in confirming), 6),
             str(len(confirming)) if confirming else "",
             _number(_mean(run.holdout_bpb for run in confirming), 6),
+            _number(attempt.steps, 0),
+            _number(speed_of(attempt, parent), 2),
         )
         rows.append(dict(zip(COLUMNS, cells, strict=True)))
     return rows

@@ -47,6 +47,13 @@ def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
     return attempt.gain_bpb if attempt.gain_bpb is not None else lower_bpb(attempt, parent)
 
 
+def speed_of(attempt: Attempt, parent: Attempt | None) -> float | None:
+    """Return how fast an attempt trained, in tokens a second, as a share of its parent's; None where one is unknown."""
+    if parent is None or not parent.tokens_s or attempt.tokens_s is None:
+        return None
+    return attempt.tokens_s / parent.tokens_s
+
+
 def confirmed_gain(record: Record, attempt: Attempt) -> Interval | None:
     """Return what the latest confirmation has measured an edit to bring; None where it has not measured this edit.
 

@@ -18,7 +18,7 @@ from agent.judging.studies import Results
 from agent.pools.device_slots import slowdown_of
 from agent.proposers.proposer import Left
 from agent.records.record import Record, Turned
-from agent.records.summary import NightSummary, Scored, gain_bpb, lower_bpb
+from agent.records.summary import NightSummary, Scored, gain_bpb, lower_bpb, speed_of
 from agent.script.dials import Value
 
 # JSON leaves these out: they are too long, or in a file.
@@ -64,7 +64,9 @@ class Measured:
     sure: float | None  # the probability that the edit itself lowers val_bpb, 0 to 1; the rest is luck
     memory_gb: float | None  # peak memory
     params: int | None  # parameters
+    steps: int | None  # steps of training in a run, the middle of its runs
     tokens_s: float | None  # tokens per second of training, by the script
+    speed: float | None  # tokens_s as a share of the parent's
     plain: tuple[str, ...]  # operations that an edit has taken from their kernels, which costs speed
     spent_s: float  # training, scoring and audits of these runs
     usd: float | None  # cost of the proposal, in dollars
@@ -84,7 +86,9 @@ class Measured:
             sure=attempt.sure,
             memory_gb=memory_gb(record.night, attempt),
             params=attempt.params,
+            steps=attempt.steps,
             tokens_s=attempt.tokens_s,
+            speed=speed_of(attempt, record.parent(attempt)),
             plain=attempt.outline.plain,
             spent_s=attempt.spent_s,
             usd=record.usd(attempt),

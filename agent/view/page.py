@@ -111,6 +111,7 @@ def _template() -> Template:
         "lower": partial(lower_bpb, decimals=words.PAGE_DECIMALS),
         "below": partial(below, decimals=words.PAGE_DECIMALS),
         "outcome": words.outcome,
+        "speed": words.speed,
         "two_digits": two_digits,
         "scale": scale,
         "budget": budget,

@@ -10,9 +10,9 @@ from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_
 from agent.invocation import typed
 from agent.records.record import Record
 from agent.records.results import Row, number_of, rows_of
-from agent.records.summary import Scored, Share, confirmed_gain, gain_bpb, gain_over_baseline, lower_bpb
+from agent.records.summary import Scored, Share, confirmed_gain, gain_bpb, gain_over_baseline, lower_bpb, speed_of
 from agent.text import SAID_CHARS, below, counted, duration, harmless, harmless_lines, one_line, percent_sure
-from agent.view.screen import Column, table_lines
+from agent.view.screen import Column, folded, table_lines
 from agent.view.words import (
     BETWEEN,
     ESTIMATED,
@@ -25,7 +25,7 @@ from agent.view.words import (
     verdict_on,
 )
 
-MOST_SHOWN = 10  # edits at the end of a night: all of it has to fit on one screen
+LEAST_SHOWN = 3  # edits at the end of a night, also where the rest fills the screen
 LOG_WIDTH = 100  # characters; a log has no width, and `nightshift results` shows the table in full
 COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 
@@ -52,18 +52,21 @@ RESULTS = (  # a narrow terminal leaves out the highest rank first
     Column("change", right=True, rank=2),
     Column("sure", right=True, rank=3),
     Column("again", right=True, rank=4),
-    Column("seeds", right=True, rank=5),
+    Column("seeds", right=True, rank=6),
+    Column("steps", right=True, rank=6),
+    Column("speed", right=True, rank=5),
     Column("verdict"),
-    Column("description", least=36),
-    Column("reason", rank=6, least=24),
-    Column("memory", right=True, rank=7),
-    Column("wall s", right=True, rank=8),
-    Column("commit", rank=9),
+    Column("description", least=30),
+    Column("reason", rank=7, least=24),
+    Column("memory", right=True, rank=8),
+    Column("wall s", right=True, rank=9),
+    Column("commit", rank=10),
 )
 LEGEND = {  # column → explanation below a table that has it
     "change": "change: val_bpb minus the parent's, lower is better",
     "sure": SURE,
     "again": "again: the gain that confirm measured on fresh seeds",
+    "speed": "speed: tokens/s beside the parent's",
 }
 NAMES = "confirmation  "  # the longest name of a fact, and a gap
 PATHS = ("folder", "ref", "commit", "weights")
@@ -91,10 +94,10 @@ def results_lines(rows: Sequence[Row], width: int | None, nights: Mapping[str, R
     return [*(Text(line, style, no_wrap=True) for line, style in styled), *last]
 
 
-def tried_lines(record: Record, width: int | None) -> list[Text]:
+def tried_lines(record: Record, width: int | None, room: int) -> list[Text]:
     """Return the rows of the edits with the largest gains over their parents, in their order; none without any.
 
-    width: of the terminal; None where a log gets them.
+    width: of the terminal; None where a log gets them. room: the lines for all of it.
     """
 
     def gain(attempt: Attempt) -> float:
@@ -103,16 +106,19 @@ def tried_lines(record: Record, width: int | None) -> list[Text]:
 
     decided = [attempt for attempt in record.ideas if attempt.decision is not None]
     largest = sorted(decided, key=gain, reverse=True)
-    numbers = {str(attempt.number) for attempt in largest[:MOST_SHOWN]}
-    rows = [row for row in rows_of(record.night, record.attempts) if row["attempt"] in numbers]
-    more = len(decided) - len(rows)
-    return results_lines(rows, width or LOG_WIDTH, {record.tag: record}, more) if rows else []
+    for shown in range(min(len(largest), max(room, LEAST_SHOWN)), 0, -1):
+        numbers = {str(attempt.number) for attempt in largest[:shown]}
+        rows = [row for row in rows_of(record.night, record.attempts) if row["attempt"] in numbers]
+        lines = results_lines(rows, width or LOG_WIDTH, {record.tag: record}, len(decided) - shown)
+        if shown <= LEAST_SHOWN or sum(len(folded(line, width or LOG_WIDTH)) for line in lines) <= room:
+            return lines
+    return []
 
 
 def _cells(row: Row, several: bool, night: Record | None) -> tuple[str, ...]:
     """Return the cells of a row, with what its night tells beside it."""
-    numbers = (number_of(row.get(name, "")) for name in ("attempt", "sure", "memory_gb", "wall_s"))
-    number, sure, peak_gb, wall_s = numbers
+    numbers = (number_of(row.get(name, "")) for name in ("attempt", "sure", "speed", "memory_gb", "wall_s"))
+    number, sure, speed, peak_gb, wall_s = numbers
     attempt = None if night is None or number is None else night.attempt(int(number))
     lower, again, became, reason = None, None, row.get("status", ""), row.get("reason", "")
     if night is not None and attempt is not None:
@@ -127,6 +133,8 @@ def _cells(row: Row, several: bool, night: Record | None) -> tuple[str, ...]:
         "" if sure is None or again is not None else percent_sure(sure),
         "" if again is None else score(again.mean_bpb, "+"),
         row.get("seeds", ""),
+        row.get("steps", ""),
+        "" if speed is None else f"×{speed:.2f}",
         became,
         row.get("description", ""),
         reason,
@@ -166,6 +174,8 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     scored, peak_gb = Scored.of(record, attempt), memory_gb(record.night, attempt)
     lower, again = lower_bpb(attempt, record.parent(attempt)), confirmed_gain(record, attempt)
     over_first = gain_over_baseline(record, attempt)
+    speed = speed_of(attempt, record.parent(attempt))
+    beside = "" if speed is None else f", {speed:.2f} of its parent's"
     confirmation, honest = record.findings, ""
     if (
         confirmation is not None
@@ -182,7 +192,8 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
         "confirmation": honest,
         "parameters": "" if attempt.params is None else f"{attempt.params:,}",
         "memory": "" if peak_gb is None else memory(peak_gb),
-        "tokens/s": "" if attempt.tokens_s is None else f"{attempt.tokens_s:,.0f}",
+        "steps": "" if attempt.steps is None else f"{attempt.steps:,}",
+        "tokens/s": "" if attempt.tokens_s is None else f"{attempt.tokens_s:,.0f}{beside}",
         "plain": f"{', '.join(attempt.outline.plain)}: edited, so without a kernel" if attempt.outline.plain else "",
         "spent": duration(attempt.spent_s / 3600) if attempt.runs else "",
         "paid": "" if (usd := record.usd(attempt)) is None else f"${usd:.2f}",

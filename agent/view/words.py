@@ -26,7 +26,7 @@ from agent.invocation import typed
 from agent.pools.device_slots import slowdown_lines
 from agent.proposers.proposer import Left
 from agent.records.record import Record
-from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best
+from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best, speed_of
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure, two_digits, versus
 from agent.view.answer import Worker, Workers
 
@@ -64,6 +64,12 @@ def ends(interval: Interval, sign: str = "+", form: Callable[[float, str], str] 
 def scored_words(scored: Scored) -> str:
     """Return the mean of an attempt's scores with its 95 % interval, and how many there are."""
     return f"{interval_words(scored.interval, sign='')}, mean of {counted(scored.seeds, 'seed')}"
+
+
+def speed(attempt: Attempt, parent: Attempt | None) -> str:
+    """Return how fast an attempt trained beside its parent, as in ×0.93."""
+    share = speed_of(attempt, parent)
+    return NONE if share is None else f"×{share:.2f}"
 
 
 def memory(gigabytes: float) -> str:
@@ -251,25 +257,33 @@ def status_lines(
     state = f"running (pid {pid})" if pid else "not running"
     if pid and stopping:
         state += ", ends after what runs now"
-    counts = [f"{now.kept} kept", f"{now.discarded} discarded", f"{now.crashed} crashed"]
-    counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     lines = [
         f"night {night.tag}: {state}; it began {moment(night.started)}"
         + ("" if pid or now.ended is None else f", its last run ended {moment(now.ended)}"),
         f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
         f"script {night.script}" + (f", data {Path(night.data).name}" if night.data else ""),  # a record names none
-        f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
-        _best_line(now),
-        lowest_words(record),
-        belief(now),
-        *([] if now.noise is None else noise_lines(now.noise)),
-        _spent_line(now),
+        *found_lines(record, now),
         left,
         *_worker_lines(workers, is_running=pid is not None),
     ]
     if now.unfinished and not workers.at_work:  # the first is resumed first
         number, title = now.unfinished[0]
         lines.append(f"{'at work' if pid else 'unfinished, continues with the night'}: #{number} {title}")
+    return [harmless(line) for line in lines if line]
+
+
+def found_lines(record: Record, now: NightSummary) -> list[str]:
+    """Return lines on what a night has tried, what it has brought, whether to believe that, and what it has cost."""
+    counts = [f"{now.kept} kept", f"{now.discarded} discarded", f"{now.crashed} crashed"]
+    counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
+    lines = [
+        f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
+        _best_line(now),
+        lowest_words(record),
+        belief(now),
+        *([] if now.noise is None else noise_lines(now.noise)),
+        _spent_line(now),
+    ]
     return [harmless(line) for line in lines if line]
 
 

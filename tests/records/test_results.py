@@ -77,6 +77,17 @@ def test_a_row_has_the_formats_that_tools_expect():
     assert rows_of(NIGHT, HISTORY)[2]["description"] == "a 'quoted' title of two lines"
 
 
+def test_a_row_has_the_steps_of_a_run_and_its_speed_beside_the_parents():
+    def trained(number: int, steps: int, tokens_M: float) -> Attempt:
+        before = HISTORY[number]
+        summary = Summary(training_seconds=10.0, total_tokens_M=tokens_M, num_steps=steps)
+        return dataclasses.replace(before, runs=(dataclasses.replace(before.runs[0], summary=summary),))
+
+    first, edit = rows_of(NIGHT, (trained(0, 100, 0.2), trained(1, 93, 0.15)))
+    assert (first["steps"], first["speed"]) == ("100", "")
+    assert (edit["steps"], edit["speed"]) == ("93", "0.75")
+
+
 @pytest.mark.parametrize("begin", ["@", " \r\n=", "＝"])
 def test_no_cell_is_a_formula_to_a_spreadsheet(begin, tmp_path):
     title = begin + 'cmd|" /C calc"!A0'
@@ -204,7 +215,7 @@ def test_what_a_person_wrote_beside_a_row_stays_beside_it(tmp_path):
     read = read_rows(path)
     assert [row["my note"] for row in read] == ["theirs", "old", notes[3], "", "=1+1", "last"]
     assert read[3]["val_bpb"] == "1.000000"
-    assert read[-1]["column_27"] == "unnamed"
+    assert read[-1][f"column_{len(COLUMNS) + 2}"] == "unnamed"
     with path.open(encoding="utf-8", newline="") as file:
         assert {len(cells) for cells in csv.reader(file, delimiter="\t")} == {len(COLUMNS) + 2}
     put(path, (NIGHT, HISTORY[:1]))  # a repair would lose the other rows

@@ -67,19 +67,19 @@ def test_a_night_ends_with_the_edits_of_the_largest_gains_in_their_order():
     edits = [attempt(at, Kind.WORSE, 1.5, f"edit {at}", gain_bpb=0.01 * ((7 * at) % 30)) for at in range(1, 30)]
     cheat = attempt(30, Kind.FAILED_AUDIT, 0.1)  # a gain that is not believed
     first = attempt(0, Kind.BASELINE, 1.5, seeds=3)
-    _, *rows, rest, meaning = plain(tried_lines(night(first, *edits, cheat), 100))
+    _, *rows, rest, meaning = plain(tried_lines(night(first, *edits, cheat), 100, room=13))
     numbers = [int(row.split()[0]) for row in rows]
     assert numbers == sorted(numbers)
     assert {(7 * number) % 30 for number in numbers} == set(range(20, 30))
     assert rest == "and 20 more"
     assert meaning.startswith("change: ")
-    assert tried_lines(night(first), 80) == []
+    assert tried_lines(night(first), 80, room=13) == []
 
 
 def test_the_table_at_the_end_of_a_night_has_lines_that_a_log_has_room_for():
     many = ", ".join(f"SOME_RATE_{at} 0.25 → 0.5" for at in range(8))
     words = "worse than its parent by an estimated 0.038000, <1% sure of a gain"
     record = night(attempt(0, Kind.BASELINE, 1.5), attempt(1, Kind.WORSE, 1.6, many, words=words))
-    header, row, _ = plain(tried_lines(record, None))
+    header, row, _ = plain(tried_lines(record, None, room=13))
     assert "SOME_RATE_0 0.25 → 0.5" in row
     assert max(map(cell_len, (header, row))) <= 100

@@ -32,7 +32,7 @@ def confirmed(*edits: EditEffect) -> Record:
 
 def screens(record: Record, edit: Attempt) -> dict[str, str]:
     """What each view says of an edit and its night, in words."""
-    said = {"verdict": [verdict_line(edit, record.parent(edit))], "table": tried_lines(record, 200)}
+    said = {"verdict": [verdict_line(edit, record.parent(edit))], "table": tried_lines(record, 200, room=13)}
     said["show"] = attempt_lines(record, edit, None)
     words = {view: "\n".join(line.plain for line in lines) for view, lines in said.items()}
     return words | {"page": page(record)}

@@ -3,20 +3,21 @@
 // Texts of a night are read from text nodes and set as such; none of it is ever parsed as HTML here.
 
 const FEW = 25;  // rows that are shown before somebody asks for all
-const FALLING = new Set([5, 6]);  // columns that are sorted from the largest first: sure, seeds
+const FALLING = new Set([5, 6, 7]);  // columns that are sorted from the largest first: sure, speed, seeds
+const PROPOSER = 8;  // the last column
 const byId = (id) => document.getElementById(id);
 const view = { column: 0, down: false, all: false };
 
 const rows = () => [...byId("rows").children];
 const cells = (row) => row.firstElementChild.children;
 const text = (row, column) => cells(row)[column].textContent;
-const number = (words) => Number(words.replace("−", "-").replace(/[>%+]/g, "").replace("<1", "0").replace("–", "NaN") || "NaN");
+const number = (words) => Number(words.replace("−", "-").replace(/[>%+×]/g, "").replace("<1", "0").replace("–", "NaN") || "NaN");
 
 // ---- sorting and filtering ----
 
 function compare(a, b) {
   const sign = view.down ? -1 : 1, [left, right] = [text(a, view.column), text(b, view.column)];
-  if ([1, 2, 7].includes(view.column)) return sign * left.localeCompare(right);
+  if ([1, 2, PROPOSER].includes(view.column)) return sign * left.localeCompare(right);
   const [x, y] = [number(left), number(right)];
   return Number.isNaN(x) || Number.isNaN(y) ? Number.isNaN(x) - Number.isNaN(y) : sign * (x - y);
 }
@@ -27,7 +28,7 @@ function isChosen(row) {
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const said = words.length ? `#${row.textContent}`.toLowerCase() : "";
   return (!status || (row.classList.contains(status) && row.classList.contains("idea")))
-    && (!proposer || text(row, 7).split(":")[0] === proposer) && words.every((word) => said.includes(word));
+    && (!proposer || text(row, PROPOSER).split(":")[0] === proposer) && words.every((word) => said.includes(word));
 }
 
 function show() {
@@ -48,7 +49,7 @@ function show() {
 function count() {
   const ideas = (status) => rows().filter((row) => !status || (row.classList.contains(status) && row.classList.contains("idea")));
   for (const input of document.querySelectorAll("[name=status]")) input.parentNode.querySelector("i").textContent = ideas(input.value).length.toLocaleString("en");
-  const proposers = [...new Set(rows().map((row) => text(row, 7).split(":")[0]).filter(Boolean))].sort();
+  const proposers = [...new Set(rows().map((row) => text(row, PROPOSER).split(":")[0]).filter(Boolean))].sort();
   const there = new Set([...byId("proposer").options].map((option) => option.value));
   byId("proposer").append(...proposers.filter((proposer) => !there.has(proposer)).map((proposer) => new Option(proposer, proposer)));
 }
