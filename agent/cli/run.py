@@ -41,7 +41,7 @@ from agent.text import counted
 from agent.view.answer import Answer
 from agent.view.live import NightScreen
 from agent.view.replay import Replay
-from agent.view.screen import console_on, folded, print_folded, print_next, terminal_width
+from agent.view.screen import console_on, folded, next_lines, print_folded, print_next, terminal_width
 from agent.view.terminal import LOG_WIDTH, failure_lines, tried_lines
 from agent.view.words import confirmation_lines, found_lines, left_words, moment
 
@@ -112,10 +112,10 @@ def _show_end(place: Place, record: Record) -> None:
     """Print what was tried, what to believe of it, and the commands that come next, on one screen."""
     now, width = summary_of(record), terminal_width()
     found = [*found_lines(record, now), *failure_lines(now.proposers)]
-    commands = dict(islice(next_commands(record, now, latest(place)).items(), MOST_NEXT))
-    below = sum(len(folded(Text(line), width or LOG_WIDTH)) for line in found) + len(["next:", *commands])
-    print_folded(["", *tried_lines(record, width, SCREEN_LINES - 2 - below), *found])  # 2: above, and the shell's own
-    print_next(commands)
+    commands = next_lines(dict(islice(next_commands(record, now, latest(place)).items(), MOST_NEXT)))
+    below = sum(len(folded(Text(line), width or LOG_WIDTH)) for line in found) + len(commands)
+    tried = tried_lines(record, width, SCREEN_LINES - 2 - below)  # two: a blank one above, and the shell's below
+    print_folded(["", *tried, *found, *commands])
 
 
 # ---- the beginning ---------------------------------------------------------------------------------------------------

@@ -113,14 +113,14 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
 def _after_keep(now: NightSummary, best: int, *, is_here: bool) -> dict[str, str]:
     """Return what comes next where an edit is the best script: it is to be confirmed, and then taken."""
     tag, confirmation = now.night.tag, now.confirmation
-    about = {typed("show", f"{tag}:best"): "see the best script, and how it was judged"}
+    about = {typed("show", f"{tag}:best"): "see the best script and its verdict"}
     if confirmation is not None and confirmation.best == best and confirmation.script is not None:
-        return {typed("take", f"{tag}:confirmed"): "put the confirmed script into your working tree"} | about
-    into_tree = {typed("take", f"{tag}:{best}"): "put the best script into your working tree"}
+        return {typed("take", f"{tag}:confirmed"): "put the confirmed script into your tree"} | about
+    into_tree = {typed("take", f"{tag}:{best}"): "put the best script into your tree"}
     if not is_here:
         return about | into_tree
     if confirmation is not None and confirmation.best == best and confirmation.honest is not None:
-        back = {typed("take", f"{tag}:0"): "put the baseline back into your working tree"}
+        back = {typed("take", f"{tag}:0"): "put the baseline back into your tree"}
         return {typed("confirm", tag): "more fresh seeds, which may tell"} | back | about
     return {typed("confirm", tag): CONFIRM} | into_tree | about
 

@@ -17,6 +17,7 @@ from agent.experiment import (
     Doing,
     DryRun,
     Ending,
+    Progress,
     Run,
     Status,
     Work,
@@ -25,7 +26,7 @@ from agent.experiment import (
 )
 from agent.files import check_disk
 from agent.invocation import typed
-from agent.judging.noise import noise
+from agent.judging.noise import FEW_STEPS, noise
 from agent.night.merging import not_merged
 from agent.night.phases import limit_s, measure_phases, phases_were_measured
 from agent.night.plan import (
@@ -48,10 +49,12 @@ from agent.records.results import write_results
 from agent.runs.execute import check_machine
 from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Stopped
+from agent.script.dials import read_dials
 from agent.text import duration, numbered
-from agent.view.words import noise_lines, score
+from agent.view.words import few_steps_words, noise_lines, score
 
 POLL_S, REPLAN_S = 0.05, 1.0
+TELLING_STEPS, TELLING_SHARE = 5, 0.3  # steps of the first run, or share of its budget, that tell how many it makes
 DOING = {Trial: Doing.DRY_RUN, Measure: Doing.TRAINING, AuditRun: Doing.AUDITING}
 
 
@@ -97,6 +100,7 @@ class Driver:
         self.proposals: Proposals | None = None  # None: no proposer is asked
         self.in_flight = InFlight(self.pool)
         self._run_ids: dict[str, int] = {}  # worker → id of its run in the journal
+        self._is_pace_told = False
         self._scoring: set[str] = set()  # workers that score what they have trained
 
     def warm_up(self) -> None:
@@ -266,10 +270,24 @@ class Driver:
             if is_scoring and isinstance(job, Measure) and worker not in self._scoring:
                 self._scoring.add(worker)
                 self._note(worker, Doing.SCORING, job)
+            if progress is not None and not is_scoring and job.attempt == 0:
+                self._warn_of_few_steps(progress)
             self.context.watcher.progressed(None if is_scoring else progress, worker)
         if not self.in_flight.jobs:
             self.context.watcher.progressed(None)  # the panel shows that an idea is awaited
         return bool(ended or news)
+
+    def _warn_of_few_steps(self, progress: Progress) -> None:
+        """Say once, in the first run of a new night, that its runs make too few steps."""
+        steps, night = progress.step or 0.0, self.context.night
+        is_early = steps < TELLING_STEPS and progress.fraction < TELLING_SHARE
+        if self._is_pace_told or self.state.first.done_runs or is_early or not steps or not progress.fraction:
+            return
+        self._is_pace_told = True
+        if steps / progress.fraction < FEW_STEPS:
+            dials = read_dials(self.state.first.proposal.script, night.device_kind, strict=False)
+            step_s = night.budget_s * progress.fraction / steps
+            self.say(few_steps_words(step_s, night.budget_s, FEW_STEPS, dials))
 
     # ---- results -----------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from agent.records.record import Record, of_journal
 from agent.records.summary import NightSummary, summary_of
 from agent.text import harmless_lines, one_line
 from agent.view.answer import in_order
-from agent.view.run_files import training_progress
+from agent.view.run_files import before_training, training_progress
 from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict_line
 from agent.view.words import BETWEEN, doing_words, interval_words, left_words, pace_words, score, within_one
@@ -248,9 +248,10 @@ class NightScreen:
         """Return the beginning of a line: hours and minutes, in a night that is past."""
         return f"{at[11:16]}{BETWEEN}" if at and self._told.clock else ""
 
-    def _pace(self, point: Progress | None, since: str | None) -> list[str]:
-        """Return how far something is; for how long it goes on is told of a night that runs."""
-        return pace_words(point, self._record.budget_s, None if self._told.clock else since)
+    def _pace(self, point: Progress | None, since: str | None, what: str | None = None) -> list[str]:
+        """Return how far something is; what it does before that, and for how long, is told of a night that runs."""
+        is_past = bool(self._told.clock)
+        return pace_words(point, self._record.budget_s, None if is_past else since, None if is_past else what)
 
     def _jobs(self) -> Iterator[RenderableType]:
         """Draw the job of each worker; where none has one, what the night itself does."""
@@ -259,7 +260,8 @@ class NightScreen:
             whose = [(one_line(work.worker, TITLE_CHARS), "dim")] if len(self._work) > 1 else []
             title = _title(record.attempts[work.attempt]), "bold"
             point = training_progress(self._folder, work, self._progress.get(work.worker))
-            yield job([*whose, doing_words(work), title], point, self._pace(point, work.began))
+            pace = self._pace(point, work.began, before_training(self._folder, work))
+            yield job([*whose, doing_words(work), title], point, pace)
         if not self._work:
             what, since = _between_runs(record)
             yield job([(what, "bold")], None, self._pace(None, since))

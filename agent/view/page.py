@@ -37,7 +37,7 @@ from agent.text import (
 from agent.view import charts, words
 from agent.view.answer import in_order
 from agent.view.charts import file
-from agent.view.run_files import Curve, curve, log_tail, training_progress
+from agent.view.run_files import Curve, before_training, curve, log_tail, training_progress
 from agent.view.study import COLUMNS, notes, of_study, plots_of, row_of, rule_words
 from agent.view.terminal import measured_facts
 
@@ -208,7 +208,7 @@ def _job(place: Place, night: Record, work: Work) -> dict[str, Any]:
         "doing": words.doing_words(work),
         "attempt": night.attempt(work.attempt),  # None where it was begun after the record was read
         "fraction": None if point is None else words.within_one(point.fraction),  # None where its end is not known
-        "pace": words.pace_words(point, night.budget_s, work.began),
+        "pace": words.pace_words(point, night.budget_s, work.began, before_training(place.folder(night.tag), work)),
     }
 
 

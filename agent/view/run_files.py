@@ -32,6 +32,16 @@ def training_progress(night: Path, work: Work, by_pool: Progress | None = None) 
     return by_pool or read_progress(run_folder(night, work.attempt, work.seed) / "out")
 
 
+def before_training(night: Path, work: Work) -> str | None:
+    """Say what a training that has not told how far it is does: a script prints something before its first step.
+
+    None where the worker does not train.
+    """
+    if work.doing is not Doing.TRAINING or work.seed is None:
+        return None
+    return "first step" if plain_bytes(run_folder(night, work.attempt, work.seed) / LOG) else "start"
+
+
 def curve(place: Place, tag: str, number: int, seed: int, most: int = MOST_POINTS) -> Curve:
     """Return fraction of the budget and training loss of a run, thinned; empty where its log is gone."""
     try:

@@ -46,17 +46,19 @@ def print_lines(lines: Iterable[str], *, stderr: bool = False) -> None:
 
 
 def print_next(commands: Mapping[str, str], before: Iterable[str] = (), title: str = "next:") -> None:
-    """Print the commands that come next, each with what it is for; before: commands that need no words, and come first.
+    """Print the commands that come next, each with what it is for; before: those that need no words, and come first."""
+    print_folded(next_lines(commands, before, title))
 
-    Nothing folds a command, so that it can be copied.
-    """
+
+def next_lines(commands: Mapping[str, str], before: Iterable[str] = (), title: str = "next:") -> list[Text]:
+    """Return the lines of print_next. Nothing folds a command, so that it can be copied."""
     width = max(map(len, commands))
     room = (terminal_width() or sys.maxsize) - width - 2 * len(GAP)
     lines = [Text(f"{GAP}{command}", no_wrap=True) for command in before]
     for command, purpose in commands.items():
         for at, part in enumerate(folded(Text(purpose, "dim"), room)):
             lines.append(Text.assemble(f"{GAP}{'' if at else command:<{width}}{GAP}", part, no_wrap=True))
-    print_folded([title, *lines])
+    return [Text(title), *lines]
 
 
 def is_watched() -> bool:

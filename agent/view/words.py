@@ -3,9 +3,10 @@
 It imports nothing that takes long: `status` is asked often.
 """
 
+import math
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agent.clock import hours_since
@@ -27,12 +28,14 @@ from agent.pools.device_slots import slowdown_lines
 from agent.proposers.proposer import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best, speed_of
+from agent.script.dials import Choices, Dial
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure, two_digits, versus
 from agent.view.answer import Worker, Workers
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # a table's sign for no value
 PAGE_DECIMALS = 4  # decimals of a score in a page; a terminal shows all of them
+SIZES = ("BATCH_ROWS", "DEPTH")  # dials that make a step short
 BUSY = 0.2  # speed that confirmation runs lose only where the machine has other work, as a share of the night's
 
 
@@ -95,13 +98,15 @@ def progress_words(point: Progress, budget_s: float) -> list[str]:
     return words
 
 
-def pace_words(point: Progress | None, budget_s: float, since: str | None) -> list[str]:
-    """Return how far a training run is; for work without a known end, how long it has run; since: by the journal."""
+def pace_words(point: Progress | None, budget_s: float, since: str | None, what: str | None = None) -> list[str]:
+    """Return how far a training run is; for work without a known end, how long it has run; since: by the journal.
+
+    what: comes before the training tells how far it is.
+    """
     if point is not None:
         return progress_words(point, budget_s)
-    if not since:
-        return []
-    return [f"for {duration(max(0.0, hours_since(since)))}"]
+    lasts = [f"for {duration(max(0.0, hours_since(since)))}"] if since else []
+    return [*([] if what is None else [what]), *lasts]
 
 
 def left_words(left: Left) -> list[str]:
@@ -263,6 +268,7 @@ def status_lines(
         f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
         f"script {night.script}" + (f", data {Path(night.data).name}" if night.data else ""),  # a record names none
         *found_lines(record, now),
+        _spent_line(now),
         left,
         *_worker_lines(workers, is_running=pid is not None),
     ]
@@ -273,7 +279,7 @@ def status_lines(
 
 
 def found_lines(record: Record, now: NightSummary) -> list[str]:
-    """Return lines on what a night has tried, what it has brought, whether to believe that, and what it has cost."""
+    """Return lines on what a night has tried, what it has brought, and whether to believe that."""
     counts = [f"{now.kept} kept", f"{now.discarded} discarded", f"{now.crashed} crashed"]
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     lines = [
@@ -282,7 +288,6 @@ def found_lines(record: Record, now: NightSummary) -> list[str]:
         lowest_words(record),
         belief(now),
         *([] if now.noise is None else noise_lines(now.noise)),
-        _spent_line(now),
     ]
     return [harmless(line) for line in lines if line]
 
@@ -326,6 +331,24 @@ def noise_lines(noise: Noise) -> list[str]:
     if noise.paired_bpb is not None:
         line += f", or below about {two_digits(noise.paired_bpb)} if they share a seed and differ in dials only"
     return [line] if noise.doubt is None else [line, doubt_words(noise.doubt)]
+
+
+def few_steps_words(step_s: float, budget_s: float, enough: int, dials: Iterable[Dial]) -> str:
+    """Say that a run makes too few steps, and which budget, or which dials of the script, give it more.
+
+    enough: as many steps tell ideas apart.
+    """
+    least = [
+        f"{dial.name} {dial.span.values[0]}"
+        for dial in dials
+        if dial.name in SIZES and isinstance(dial.span, Choices) and dial.value != dial.span.values[0]
+    ]
+    remedies = [f"--budget-s {10 * math.ceil(enough * step_s / 10)}"] + ([" and ".join(least)] if least else [])
+    steps = counted(max(1, round(budget_s / step_s)), "step")
+    return (
+        f"one step takes {step_s:.2g} s here, and a run of {budget_s:g} s makes {steps}, "
+        f"too few to tell ideas apart: end this night, and use {', or '.join(remedies)}"
+    )
 
 
 def doubt_words(doubt: str) -> str:
