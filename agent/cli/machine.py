@@ -25,7 +25,7 @@ from agent.sandbox.crash import why_crashed
 from agent.sandbox.sandboxes import choose
 from agent.script.contract import fixed_files
 from agent.view.answer import Answer
-from agent.view.screen import print_folded, print_lines
+from agent.view.screen import at_work, print_folded, print_lines
 
 IMPORT_S = 120  # a first import of MLX on a slow disk
 SLOW_GFLOPS = 30  # MLX's reference BLAS reaches about 8, an optimised one over 100
@@ -75,8 +75,12 @@ def doctor(*, script: UserPath = SCRIPT) -> Answer:
     Args:
         script: the training script (default: train_mlx.py)
     """
-    checks = []
-    for check in _checks(script):
+    checks, coming = list[Check](), _checks(script)
+    while True:
+        with at_work("checking this machine"):
+            check = next(coming, None)
+        if check is None:
+            break
         mark, colour = ("✓", "green") if check.ok else ("✗", "red") if check.essential else ("!", "yellow")
         advice = f": {check.remedy}" if check.remedy and not check.ok else ""
         print_folded([Text.assemble((mark, colour), f" {check.detail}{advice}")])

@@ -29,6 +29,7 @@ from agent.sandbox.environment import scrubbed_env
 from agent.sandbox.process import LOG, supervise
 from agent.script.contract import fixed_files
 from agent.text import ABSURD, harmless, plainly
+from agent.view.screen import at_work
 
 PROFILER = Path(__file__).with_name("profiler.py")
 FILE, PRICES = "phases.json", "prices.json"  # files in a night's folder
@@ -113,14 +114,18 @@ def profile(script: Path, steps: int, seed: int, console: Console) -> dict[str, 
     if steps < 2:
         raise NightError(f"--steps {steps} leaves nothing between two steps to measure; take 2 or more")
     with laid_out(beside, fixed_files(beside, text)) as folder:
-        facts = probe(folder, used_in=beside)
+        with at_work("looking at device and data"):
+            facts = probe(folder, used_in=beside)
         head = harmless(f"{place.script} on {facts['device']}, {steps} steps, seed {seed}")
         console.print(head, markup=False, soft_wrap=True)
         numbers = _numbers(steps, seed, facts["budget_s"])
         (folder / place.script_path.name).write_bytes(text.encode())
         (folder / "out").mkdir()
         command = [sys.executable, "-P", str(PROFILER), place.script_path.name, *numbers]
-        outcome = supervise(command, folder, env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False)
+        with at_work(f"training {steps} steps, and some without each kernel"):
+            outcome = supervise(
+                command, folder, env=scrubbed_env(facts["data"]), limit_s=LIMIT_S, stopped=lambda: False
+            )
         phases = read_phases(folder)
     if outcome.ending is not Ending.FINISHED:
         how = f"{place.script} {outcome.ending} with exit code {outcome.exit_code}"
