@@ -20,7 +20,7 @@ def test_every_attempt_of_the_record_is_a_row_with_its_own_numbers():
     rows = dict(re.findall(r'id="attempt-(\d+)"><summary>(.*?)</summary>', PAGE))
     assert list(rows) == [str(attempt.number) for attempt in RECORD.attempts]
     for attempt in RECORD.attempts:
-        number, title, word, score, _, _, seeds, proposer = filter(
+        number, title, word, score, _, _, _, seeds, proposer = filter(
             None, re.split(r"(?:</?span[^>]*>)+", rows[str(attempt.number)])
         )
         cells = [number, html.unescape(title), word, score, seeds, proposer]
