@@ -41,7 +41,9 @@ from agent.records.results import COLUMNS, rows_of
 ORPHAN_S = 10.0  # s; a process that lives so long after its loop died is an orphan
 LIMIT_S = 900.0  # s for one call of the loop, which usually takes a few
 HEADER = "\t".join(COLUMNS)
-FOREIGN = "0000000\t1.000000\t1.0\tkeep\tfrom a clone\t0\told-night" + "\t" * 13
+FOREIGN = "\t".join(
+    ["0000000", "1.000000", "1.0", "keep", "from a clone", "0", "old-night", *[""] * (len(COLUMNS) - 7)]
+)
 LIBRARY = measure.HERE / "strike.c"
 
 
