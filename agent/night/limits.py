@@ -2,17 +2,20 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agent.clock import always_s
 from agent.errors import NightError
 from agent.experiment import Ask, History, all_confirmation_runs
 from agent.proposers.proposer import Left
+from agent.script.dials import Choices, Dial
+from agent.text import counted
 
 CONFIRMATION_SHARE = 1 / 8  # share of the hours for confirming; more would leave less time for finding
 # Until a run was measured, start, scoring and audit are estimated from these.
 FIRST_EXTRA_S, FIRST_EXTRA_OF_BUDGET = 10.0, 0.25
+SIZES = ("BATCH_ROWS", "DEPTH")  # dials that make a step short
 ENOUGH_RUNS = 4  # runs of this command from which its next runs are estimated; earlier runs may be of a slower machine
 
 
@@ -125,6 +128,24 @@ class Limits:
 
     def _has_time(self, needed_s: float) -> bool:
         return self.hours is None or always_s() - self.began_s + needed_s <= self.hours * 3600
+
+
+def few_steps_words(step_s: float, budget_s: float, enough: int, dials: Iterable[Dial]) -> str:
+    """Say that a run makes too few steps, and which budget, or which dials of the script, give it more.
+
+    enough: as many steps tell ideas apart.
+    """
+    least = [
+        f"{dial.name} {dial.span.values[0]}"
+        for dial in dials
+        if dial.name in SIZES and isinstance(dial.span, Choices) and dial.value != dial.span.values[0]
+    ]
+    remedies = [f"--budget-s {10 * math.ceil(enough * step_s / 10)}"] + ([" and ".join(least)] if least else [])
+    steps = counted(max(1, round(budget_s / step_s)), "step")
+    return (
+        f"one step takes {step_s:.2g} s here, and a run of {budget_s:g} s makes {steps}, "
+        f"too few to tell ideas apart: end this night, and use {', or '.join(remedies)}"
+    )
 
 
 def check_hours(hours: float | None, pace: Pace) -> None:

@@ -27,6 +27,7 @@ from agent.experiment import (
 from agent.files import check_disk
 from agent.invocation import typed
 from agent.judging.noise import FEW_STEPS, noise
+from agent.night.limits import few_steps_words
 from agent.night.merging import not_merged
 from agent.night.phases import limit_s, measure_phases, phases_were_measured
 from agent.night.plan import (
@@ -51,7 +52,7 @@ from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Stopped
 from agent.script.dials import read_dials
 from agent.text import duration, numbered
-from agent.view.words import few_steps_words, noise_lines, score
+from agent.view.words import noise_lines, score
 
 POLL_S, REPLAN_S = 0.05, 1.0
 TELLING_STEPS, TELLING_SHARE = 5, 0.3  # steps of the first run, or share of its budget, that tell how many it makes

@@ -3,10 +3,9 @@
 It imports nothing that takes long: `status` is asked often.
 """
 
-import math
 import re
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from agent.clock import hours_since
@@ -28,14 +27,12 @@ from agent.pools.device_slots import slowdown_lines
 from agent.proposers.proposer import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best, speed_of
-from agent.script.dials import Choices, Dial
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure, two_digits, versus
 from agent.view.answer import Worker, Workers
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # a table's sign for no value
 PAGE_DECIMALS = 4  # decimals of a score in a page; a terminal shows all of them
-SIZES = ("BATCH_ROWS", "DEPTH")  # dials that make a step short
 BUSY = 0.2  # speed that confirmation runs lose only where the machine has other work, as a share of the night's
 
 
@@ -331,24 +328,6 @@ def noise_lines(noise: Noise) -> list[str]:
     if noise.paired_bpb is not None:
         line += f", or below about {two_digits(noise.paired_bpb)} if they share a seed and differ in dials only"
     return [line] if noise.doubt is None else [line, doubt_words(noise.doubt)]
-
-
-def few_steps_words(step_s: float, budget_s: float, enough: int, dials: Iterable[Dial]) -> str:
-    """Say that a run makes too few steps, and which budget, or which dials of the script, give it more.
-
-    enough: as many steps tell ideas apart.
-    """
-    least = [
-        f"{dial.name} {dial.span.values[0]}"
-        for dial in dials
-        if dial.name in SIZES and isinstance(dial.span, Choices) and dial.value != dial.span.values[0]
-    ]
-    remedies = [f"--budget-s {10 * math.ceil(enough * step_s / 10)}"] + ([" and ".join(least)] if least else [])
-    steps = counted(max(1, round(budget_s / step_s)), "step")
-    return (
-        f"one step takes {step_s:.2g} s here, and a run of {budget_s:g} s makes {steps}, "
-        f"too few to tell ideas apart: end this night, and use {', or '.join(remedies)}"
-    )
 
 
 def doubt_words(doubt: str) -> str:

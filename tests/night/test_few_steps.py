@@ -5,8 +5,8 @@ import re
 import pytest
 from nights import unigram
 
+from agent.night.limits import few_steps_words
 from agent.script.dials import Choices, Dial
-from agent.view.words import few_steps_words
 
 
 @pytest.mark.parametrize(("steps", "is_said"), [(12, True), (500, False)])
