@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 from nights import environment
@@ -20,11 +21,13 @@ from agent.experiment import LOCAL, Ask, Decision, Doing, Ending, Kind, Progress
 from agent.files import steadfast
 from agent.proposers.proposer import Left
 from agent.records.journal import Journal
-from agent.records.place import Place
+from agent.records.place import Place, run_folder
 from agent.records.summary import summary_of
+from agent.sandbox.process import LOG
 from agent.view.live import NightScreen, job, panel
+from agent.view.run_files import before_training
 from agent.view.screen import console_on, folded, print_folded, print_next
-from agent.view.words import progress_words
+from agent.view.words import pace_words, progress_words
 
 LEFT = Left(31, 5 * 3600 + 12 * 60 + 30)
 NOW = summary_of(
@@ -70,6 +73,19 @@ def test_of_a_night_without_limits_the_panel_does_not_guess_when_it_ends():
 def test_the_panel_fits_into_any_terminal(columns, rows):
     wide = job(["gpu 4", "training, seed 7", "#4 " + "学習率を下げる " * 20], HALFWAY, progress_words(HALFWAY, 300))
     assert max(map(cell_len, drawn(columns, rows, *[wide] * 16))) <= columns
+
+
+def test_a_training_without_a_curve_says_whether_it_starts_or_makes_its_first_step(tmp_path):
+    work = Work("local", Doing.TRAINING, 4, "2026-11-20T22:00:00.000Z", seed=7)
+    folder = run_folder(tmp_path, 4, seed=7)
+    folder.mkdir(parents=True)
+    (folder / LOG).touch()
+    assert before_training(tmp_path, work) == "start"
+    (folder / LOG).write_text("MLX, 1.9 M parameters\n")
+    assert before_training(tmp_path, work) == "first step"
+    assert before_training(tmp_path, replace(work, doing=Doing.SCORING)) is None
+    assert pace_words(None, 300, None, "first step") == ["first step"]
+    assert pace_words(HALFWAY, 300, None, "first step") == progress_words(HALFWAY, 300)
 
 
 def test_absurd_numbers_do_not_flood_the_screen():
