@@ -175,7 +175,7 @@ def results_of(study: Study, history: History) -> Results:
     live = [name for name, fault in faults.items() if fault is None]
     runs = {name: {run.seed: run for run in attempts[name].done_runs} for name in live}
     seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
-    blocks = [seed for seed in seeds if all(seed in runs[name] for name in live)] if live else []
+    blocks = [seed for seed in seeds if all(seed in runs[name] for name in live)]  # without any arm, all are whole
     is_complete = len(blocks) == plan.seeds and NOT_YET not in faults.values()
 
     def rows_of(measure: Measure) -> Rows:

@@ -127,6 +127,16 @@ def test_without_its_baseline_a_study_decides_nothing():
     assert "arm plain is not compared" in found.deviations[0]
 
 
+def test_a_study_whose_arms_all_fail_is_over():
+    crashed = [
+        scored_attempt(number, parent=0 if number else None, kind=Kind.CRASHED, reason="exit code 1", title=name)
+        for number, name in enumerate(NAMES)
+    ]
+    found = results_of(plan_of(), crashed)
+    assert found.is_complete
+    assert {arm.word for arm in found.arms[1:]} == {Word.UNDECIDED}
+
+
 def test_runs_that_the_machine_spoilt_and_later_changes_are_deviations():
     history = measured(GAINS)
     spoilt = replace(history[1].runs[0], ending=Ending.SLEPT, score=None)
