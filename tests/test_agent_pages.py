@@ -10,13 +10,11 @@ from nights import PROJECT, options_of
 from agent.cli.init import SKILLS, text_of
 from agent.cli.main import COMMANDS, without_json
 from agent.invocation import SKILL
-from agent.mcp import TOOLS as SERVED
 
 PAGE = (PROJECT / SKILL).read_text()
 AGENTS = (PROJECT / "AGENTS.md").read_text()
 # words in backticks that are no keys of an answer: values of keys, tools and commands
 VALUES = {"keep", "discard", "crash", "done", "waiting", "running", "confirm", "nightshift"}
-TOOLS = {tool.__name__ for tool in SERVED}
 
 
 def lines_typed() -> list[str]:
@@ -53,11 +51,14 @@ def test_every_command_with_its_options_is_one(line):
 
 
 def test_every_key_is_one_of_the_page_about_answers_and_every_tool_one_of_the_server():
+    from agent.mcp import TOOLS  # imports the SDK
+
+    tools = {tool.__name__ for tool in TOOLS}
     in_its_prose = {"go_on_with", "missing_edits"}
     keys = {name for section in tables().values() for name in section} | in_its_prose
-    named = set(re.findall(r"`([a-z_]+)`", text_of(PAGE))) - VALUES - TOOLS
+    named = set(re.findall(r"`([a-z_]+)`", text_of(PAGE))) - VALUES - tools
     assert {"next", "tries", "honest"} <= named
     assert named <= keys
     assert {"error", "exit_code"} <= tables()[HEAD].keys()
     listed = text_of(PAGE).partition("(MCP: ")[2].partition(")")[0]
-    assert set(re.findall(r"`([a-z_]+)`", listed)) == TOOLS
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == tools

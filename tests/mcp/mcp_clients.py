@@ -1,16 +1,23 @@
-"""Start `nightshift mcp` as a child process, and talk to it through the client of the official SDK."""
+"""Start `nightshift mcp` as a child process, and talk to it through the client of the official SDK.
+
+The SDK takes a second to import: who makes a client does, and who only collects the tests does not.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
-from mcp import Client, StdioServerParameters
-from mcp.types import CallToolResult
 from nights import command, environment
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+    from mcp import Client
+    from mcp.types import CallToolResult
 
 
 @dataclass
@@ -47,6 +54,9 @@ class Agent:
 @contextlib.contextmanager
 def agent_in(folder: Path, *words: str, **env: str) -> Iterator[Agent]:
     """Start the server in a folder for the `with` block, and connect to it."""
+    from anyio.from_thread import start_blocking_portal
+    from mcp import Client, StdioServerParameters
+
     program, *arguments = command("mcp", *words)
     assert program == sys.executable
     server = StdioServerParameters(command=program, args=arguments, cwd=folder, env=environment(**env))

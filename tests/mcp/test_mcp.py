@@ -12,8 +12,6 @@ from commands import refused
 from mcp_clients import Agent, agent_in
 from nights import Grounds, command, environment, make_repository, unigram
 
-from agent.mcp import result_of
-
 TOOLS = ("try_edit", "wait", "status", "facts", "history", "show", "take", "note")
 CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "toy", "version": "1"}}
 HELLO = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT})
@@ -158,6 +156,8 @@ def test_a_missing_package_and_a_missing_folder_are_a_sentence_each(user, monkey
     ],
 )
 def test_long_texts_and_lists_are_cut_and_signs_that_cannot_be_seen_are_codes(given, shown):
+    from agent.mcp import result_of  # imports the SDK
+
     result = result_of({"schema_version": 1, "error": None, "exit_code": 0} | given)
     assert shown(result.structured_content)
     assert json.loads(result.content[0].text) == result.structured_content

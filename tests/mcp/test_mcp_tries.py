@@ -7,7 +7,6 @@ from typing import Any
 import psutil
 import pytest
 from commands import training, wait_until
-from mcp.shared.exceptions import MCPError
 from mcp_clients import Agent, agent_in
 from nights import Grounds, unigram
 
@@ -41,6 +40,8 @@ def test_the_first_try_opens_a_night_and_two_clients_get_a_verdict_each(grounds:
 
 
 def test_a_try_outlives_its_call_and_the_server_and_is_found_again(grounds: Grounds):
+    from mcp.shared.exceptions import MCPError
+
     grounds.try_scripts("t", [], budget_s=4.0)
     children = set(psutil.Process().children())
     with agent_in(grounds.root) as agent:
