@@ -56,12 +56,30 @@ TEST_SCALE = corpus.Scale("test", seq_len=64, vocab_size=512, eval_tokens=544 * 
 # README's command.
 LONGEST = (
     *("confirming", "cli", "night", "try", "cheats", "night_file", "ideas", "in_parallel", "sandboxes", "train_script"),
-    *("charts", "process", "mcp", "limits_of_machine", "sampling", "prepare", "command", "chat", "serve", "pace"),
+    *("chat", "charts", "process", "mcp", "limits_of_machine", "sampling", "prepare", "command", "serve", "pace"),
 )
+# What these import takes seconds, in each worker that has one of them: a group stays in one worker.
+TOGETHER = {
+    **dict.fromkeys(("chat", "endpoint", "keys", "llm", "proxies"), "the SDKs of language models"),
+    **dict.fromkeys(("agent_pages", "hostile_words", "json", "mcp", "numbers"), "the SDK of MCP"),
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.option.loadscopereorder = False
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give each worker one file after another, or a group of files."""
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(Path(file).stem.removeprefix("test_"), file)
+
+    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -147,6 +165,12 @@ def own_cache(tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) 
 def grounds(tmp_path: Path, own_cache: None) -> Grounds:
     """Make a user's repository with a script that trains in an instant."""
     return Grounds(make_repository(tmp_path / "user", unigram()))
+
+
+@pytest.fixture
+def trained(tmp_path: Path, own_cache: None, trained_night: Path) -> Grounds:
+    """Copy the repository of trained_night for this test alone, whose night may go on."""
+    return Grounds(Path(shutil.copytree(trained_night, tmp_path / "user", symlinks=True)))
 
 
 @pytest.fixture(scope="module")

@@ -92,17 +92,16 @@ def test_a_night_is_packed_away_from_a_disk_that_cannot_be_written(trained_night
         assert list((tmp_path / "disk").iterdir()) == [tmp_path / "disk/fill", grounds.root]
 
 
-def test_a_night_that_runs_is_seen_through_a_mount_that_cannot_be_written(trained_night, tmp_path):
-    grounds = Grounds(Path(shutil.copytree(trained_night, tmp_path / "user")))
-    journal = grounds.folder("t") / "journal.sqlite"
+def test_a_night_that_runs_is_seen_through_a_mount_that_cannot_be_written(trained, tmp_path):
+    journal = trained.folder("t") / "journal.sqlite"
     with mounted(tmp_path / "view", "size=1m"):
-        pair = str(grounds.root), str(tmp_path / "view")
+        pair = str(trained.root), str(tmp_path / "view")
         subprocess.run(["mount", "--bind", *pair], check=True)
         try:
             subprocess.run(["mount", "-o", "remount,bind,ro", pair[1]], check=True)
             view = Grounds(tmp_path / "view")
-            with only_night(grounds.root / ".git") as tell, closing(sqlite3.connect(journal)) as database:
-                tell("t", grounds.folder("t"))
+            with only_night(trained.root / ".git") as tell, closing(sqlite3.connect(journal)) as database:
+                tell("t", trained.folder("t"))
                 database.execute("UPDATE attempts SET title = 'written just now' WHERE number = 1")
                 database.commit()
                 assert "written just now" in view.nightshift("show", "1").stdout
@@ -115,20 +114,19 @@ def test_a_night_that_runs_is_seen_through_a_mount_that_cannot_be_written(traine
 
 
 @pytest.mark.slow
-def test_one_who_may_not_write_to_a_night_reads_it(trained_night, tmp_path):
-    grounds = Grounds(Path(shutil.copytree(trained_night, tmp_path / "user")))
-    subprocess.run(["chmod", "-R", "a-w", str(grounds.root)], check=True)
+def test_one_who_may_not_write_to_a_night_reads_it(trained, tmp_path):
+    subprocess.run(["chmod", "-R", "a-w", str(trained.root)], check=True)
     as_user = () if os.geteuid() else NO_OVERRIDE
     if as_user and subprocess.run([*as_user, "true"], check=False).returncode:
         pytest.skip("setpriv does not work here")
     try:
         for line in ("status", "show best", "results", "nights", f"report --out {tmp_path}/page.html", "note hello"):
             ends = subprocess.run(
-                [*as_user, *command(*line.split())], cwd=grounds.root, env=environment(), capture_output=True, text=True
+                [*as_user, *command(*line.split())], cwd=trained.root, env=environment(), capture_output=True, text=True
             )
             if line == "note hello":
                 assert "notes.jsonl: Permission denied" in refused(ends)
             else:
                 assert (ends.returncode, ends.stderr, "damaged" in ends.stdout) == (0, "", False), line
     finally:
-        subprocess.run(["chmod", "-R", "u+w", str(grounds.root)], check=True)
+        subprocess.run(["chmod", "-R", "u+w", str(trained.root)], check=True)

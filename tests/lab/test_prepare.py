@@ -236,8 +236,8 @@ def test_a_name_of_any_bytes_and_any_length_names_a_corpus(tmp_path, monkeypatch
     [
         ({}, r"holds no \.txt"),
         ({"a.txt": b""}, r"is empty: give files with text"),
-        ({"a.parquet": table_of([])}, r"is empty: give files with text"),
-        ({"a.parquet": table_of([None, ""]), "b.jsonl": b"\r\n\n"}, r"is empty: give files with text"),
+        ({"a.parquet": []}, r"is empty: give files with text"),
+        ({"a.parquet": [None, ""], "b.jsonl": b"\r\n\n"}, r"is empty: give files with text"),
         ({"a.txt": "text".encode("utf-16")}, r"holds no UTF-8 text \(for example .*a\.txt\): convert it"),
         ({"a.txt": b"\0\1\2"}, r"holds no UTF-8 text \(for example .*a\.txt\)"),
         ({"a.txt": b"just a few words"}, r"too small: its \w+ split has \d+ tokens and .* needs 513; give more text$"),
@@ -249,7 +249,7 @@ def test_a_bad_corpus_ends_in_one_sentence_and_exit_code_2(tmp_path, monkeypatch
     if files is not None:
         source.mkdir()
     for name, data in (files or {}).items():
-        (source / name).write_bytes(data)
+        (source / name).write_bytes(table_of(data) if isinstance(data, list) else data)
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
     assert prepare.main(["--scale", "tiny", "--workers", "1", "--dataset", str(source)]) == 2
     last = capsys.readouterr().err.strip().splitlines()[-1]

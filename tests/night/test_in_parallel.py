@@ -91,9 +91,8 @@ def test_two_workers_train_at_the_same_time_and_attempts_settle_in_any_order(par
     assert [row["status"] for row in parallel.grounds.rows()] == ["keep", "discard", "keep"]
 
 
-def test_no_run_begins_after_the_hours_or_a_wish_to_end(grounds):
-    grounds.try_scripts("t", [])
-    with scripted_context(grounds.root, "t", []) as context:
+def test_no_run_begins_after_the_hours_or_a_wish_to_end(trained):
+    with scripted_context(trained.root, "t", []) as context:
         context.state().enter(0, Proposal.of(unigram(SHARPNESS=0.8), "an edit", "", "you"))
         in_flight, late = InFlight(LocalPool([context.runner])), dataclasses.replace(context, limits=Limits(hours=1e-6))
         assert isinstance(Plan(context.state(), in_flight).next_step(), Begin)

@@ -101,19 +101,19 @@ def snapshot(grounds: Grounds) -> dict[str, bytes]:
     }
 
 
-def test_a_night_that_goes_on_with_nothing_left_to_decide_puts_its_lost_rows_back(grounds):
-    grounds.try_scripts("t", [])
-    rows, results = grounds.rows(), grounds.root / "results.tsv"
+def test_a_night_that_goes_on_with_nothing_left_to_decide_puts_its_lost_rows_back(trained):
+    rows, results = trained.rows(), trained.root / "results.tsv"
     results.write_text(results.read_text().splitlines()[0] + "\n")
-    grounds.try_scripts("t", [])
-    assert grounds.rows() == rows
+    trained.try_scripts("t", [])
+    assert trained.rows() == rows
 
 
 @pytest.mark.parametrize("script", ["def main(): ...\n", f"import torch\n{BETTER}"])
-def test_a_proposal_that_breaks_the_contract_costs_no_run(grounds, monkeypatch, script):
+def test_a_proposal_that_breaks_the_contract_costs_no_run(trained, monkeypatch, script):
     monkeypatch.setattr("agent.night.proposals.WAITS_S", ())
-    grounds.try_scripts("t", [script])
-    assert len(grounds.attempts("t")) == 1
+    before = trained.attempts("t")
+    trained.try_scripts("t", [script] * 4)
+    assert trained.attempts("t") == before
 
 
 def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
@@ -130,21 +130,19 @@ def test_a_run_sees_copies_of_the_fixed_files_from_when_the_night_opened(grounds
     assert [row["status"] for row in grounds.rows()] == ["keep"]
 
 
-def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(grounds):
-    with scripted_context(grounds.root, "t", [BETTER]) as context:
-        grounds.git("update-ref", "refs/heads/experiments/0.05s-t", "HEAD")
+def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(trained):
+    with scripted_context(trained.root, "t", [BETTER] * 4) as context:
+        trained.git("update-ref", "refs/heads/experiments/0.05s-t", "HEAD")
         with pytest.raises(Exception, match=r"was moved to .* by somebody else"):
             run_night(context)
-    assert tip(grounds) == grounds.git("rev-parse", "HEAD")
+    assert tip(trained) == trained.git("rev-parse", "HEAD")
 
 
-def test_another_device_of_the_same_kind_is_refused(grounds):
-    with scripted_context(grounds.root, "t", []):
-        pass  # the night could be opened
-    with sqlite3.connect(grounds.folder("t") / "journal.sqlite") as database:
+def test_another_device_of_the_same_kind_is_refused(trained):
+    with sqlite3.connect(trained.folder("t") / "journal.sqlite") as database:
         database.execute("UPDATE night SET value = 'another CPU' WHERE fact = 'device'")
     with pytest.raises(NightError, match=r"night t runs on another CPU, and this is .* use another --tag"):
-        grounds.try_scripts("t", [])
+        trained.try_scripts("t", [])
 
 
 def test_the_latest_night_is_the_one_that_was_last_at_work(grounds):

@@ -39,20 +39,18 @@ def test_an_attempt_0_that_is_too_slow_ends_the_night_with_what_can_be_done(grou
     assert grounds.attempts("t")[0].status is Status.DISCARD
 
 
-def test_an_overrun_is_invalid_once_and_then_a_discard_that_nobody_is_asked_to_repair(grounds):
-    grounds.try_scripts("t", [])
-    with scripted_context(grounds.root, "t", [unigram(SHARPNESS=0.9)], allowance_s=TOO_SHORT_S) as context:
+def test_an_overrun_is_invalid_once_and_then_a_discard_that_nobody_is_asked_to_repair(trained):
+    with scripted_context(trained.root, "t", [unigram(SHARPNESS=0.95)] * 4, allowance_s=TOO_SHORT_S) as context:
         run_night(context)
-        history = context.journal.attempts()
-        late = history[1]
+        late = context.journal.attempts()[4]
     assert [run.ending for run in late.runs] == [Ending.INVALID, Ending.OVERRAN]
     assert late.runs[1].last_lines.splitlines()[-1] == "0.05 s of training and 0.01 s for start and end are over"
     assert "it was too slow" in late.runs[0].last_lines.splitlines()[-1]
     assert late.status is Status.DISCARD
     assert late.decision.reason.startswith("too slow to start or to save: still running after ")
-    again = "this run of #1 does not count and is done again: it was too slow"
+    again = "this run of #4 does not count and is done again: it was too slow"
     assert any(again in sentence for sentence in context.watcher.sentences)
-    assert "run with seed 0: invalid" in grounds.nightshift("show", "1").stdout
+    assert "run with seed 0: invalid" in trained.nightshift("show", "4").stdout
 
 
 def test_what_scoring_and_audits_print_is_told_to_no_proposer():

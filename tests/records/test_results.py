@@ -316,22 +316,21 @@ def test_what_has_changed_in_any_journal_is_in_the_results_when_it_is_written_ag
     assert written_again((running[0], HISTORY[:1])) == ["t 0", "t 1", "u 0"]
 
 
-def test_a_link_that_came_with_a_clone_leads_no_row_to_another_file(grounds, tmp_path):
-    users, link = tmp_path / "profile", grounds.root / "results.tsv"
-    grounds.try_scripts("t", [])
+def test_a_link_that_came_with_a_clone_leads_no_row_to_another_file(trained, tmp_path):
+    users, link = tmp_path / "profile", trained.root / "results.tsv"
     users.write_text("alias ll='ls -l'\n")
     link.unlink()
     link.symlink_to(users)
-    grounds.git("add", "-f", "results.tsv")
+    trained.git("add", "-f", "results.tsv")
     for words in (("results",), ("run", "--tag", "t", "--sandbox", "off")):
-        refusal = refused(grounds.nightshift(*words))
+        refusal = refused(trained.nightshift(*words))
         assert refusal.endswith(
             "results.tsv as a link, so somebody else may have chosen what it would overwrite; "
             "remove the link with: git rm results.tsv"
         )
     assert users.read_text() == "alias ll='ls -l'\n"
-    grounds.git("rm", "-q", "--cached", "results.tsv")
-    assert grounds.nightshift("results").returncode == 0  # the user's own link
-    assert len(read_rows(link)) == 1
+    trained.git("rm", "-q", "--cached", "results.tsv")
+    assert trained.nightshift("results").returncode == 0  # the user's own link
+    assert len(read_rows(link)) == 4
     assert link.is_symlink()
-    assert (grounds.root / "results.tsv.before-rewrite").read_text() == "alias ll='ls -l'\n"
+    assert (trained.root / "results.tsv.before-rewrite").read_text() == "alias ll='ls -l'\n"

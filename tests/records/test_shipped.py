@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from judged import scored_attempt, scored_run
-from nights import PROJECT, Grounds, git, make_repository
+from nights import PROJECT, git, make_repository
 from samples import FOUND, NIGHT, enter
 
 from agent.errors import NightError
@@ -121,17 +121,16 @@ def test_a_record_is_written_again_and_replaces_no_other(place):
         ship(place.repo, read_night(place, "u"), record)
 
 
-def test_a_night_is_shipped_with_what_its_confirmed_script_has_changed(trained_night, tmp_path):
-    grounds = Grounds(Path(shutil.copytree(trained_night, tmp_path / "user")))
-    with Journal.resume(grounds.folder("t") / "journal.sqlite") as journal:
+def test_a_night_is_shipped_with_what_its_confirmed_script_has_changed(trained):
+    with Journal.resume(trained.folder("t") / "journal.sqlite") as journal:
         best = dataclasses.replace(FOUND, best=2, script=1, edits=())
         journal.put_confirmation(Confirmation(1, 2, 4, "2026-01-02T03:04:05Z", None, best))
-    done = grounds.nightshift("export", "record", "--out", str(grounds.root / "record"))
+    done = trained.nightshift("export", "record", "--out", str(trained.root / "record"))
     assert done.returncode == 0, done.stderr
-    history = grounds.attempts("t")
-    (grounds.root / "train_mlx.py").write_text(history[0].proposal.script)
-    git(grounds.root, "apply", "record/best.diff")
-    assert (grounds.root / "train_mlx.py").read_text() == history[1].proposal.script
+    history = trained.attempts("t")
+    (trained.root / "train_mlx.py").write_text(history[0].proposal.script)
+    git(trained.root, "apply", "record/best.diff")
+    assert (trained.root / "train_mlx.py").read_text() == history[1].proposal.script
 
 
 def test_every_night_that_came_with_the_project_is_read():
