@@ -8,13 +8,14 @@ capability are not listed, as no sandbox has any. A program can make unix stream
 CUDA does not start without one to listen on; for other families the answer is that of a kernel without them.
 
 With Landlock, which covers files only, it replaces the rest of bubblewrap's namespaces and mounts. No socket can be
-connected, so no data leaves, not even to a service of this machine. Changes of file times, permissions and other
-processes' priorities have no effect but seem to succeed, so that linkers, copies and threads work. For that reason a
-program compiled inside cannot be started by its name. Setting the time of a path to now is refused: Path.touch() asks
-for it first, and makes a file only where that fails.
+connected, so no data leaves, not even to a service of this machine. Changes of file times and permissions have no
+effect but seem to succeed, so that linkers and copies work. For that reason a program compiled inside cannot be started
+by its name. Setting the time of a path to now is refused: Path.touch() asks for it first, and makes a file only where
+that fails.
 
-A sandbox keeps its cores, since others of the same night may have the rest: a call that would change them, for which no
-capability is needed, has no effect but seems to succeed, so that libraries which place their threads work.
+A sandbox keeps its cores, since others of the same night may have the rest, and the priority of its threads, since a
+budget's clock counts how long they stand in queues. A call that would change them, for which no capability is needed,
+has no effect but seems to succeed, so that libraries which place their threads work.
 
     main([BWRAP, *ARGUMENTS])       becomes bubblewrap, which applies the filter to its command
 """
@@ -113,6 +114,10 @@ EVERYWHERE = _table("""
     fadvise64          221  223  pretend
     readahead          187  213  pretend
     sched_setaffinity  203  122  pretend  # a run keeps to the cores of its worker; libraries place their threads
+    sched_setscheduler 144  119  pretend  # a thread of low priority would stand in queues for the others' sake
+    sched_setparam     142  118  pretend
+    sched_setattr      314  274  pretend
+    setpriority        141  140  pretend
     clone3             435  435  unknown  # a filter cannot read its flags; libraries then use clone
     # the flags CLONE_NEW… and CLONE_PIDFD; CLONE_THREAD without CLONE_FILES
     clone               56  220  arg0 & 0x7E021000 != 0: refuse, arg0 & 0x10400 == 0x10000: refuse, allow
@@ -167,11 +172,6 @@ BESIDE_LANDLOCK = _table("""
     fchmodat           268   53  pretend
     fchmodat2          452  452  pretend
     prlimit64          302  261  arg0 == 0: allow, refuse    # 0 is the calling process
-    # A thread's id is not 0 even for the process's own threads, and a library that gets an error here gives up.
-    sched_setscheduler 144  119  arg0 == 0: allow, pretend
-    sched_setparam     142  118  arg0 == 0: allow, pretend
-    sched_setattr      314  274  arg0 == 0: allow, pretend
-    setpriority        141  140  arg0 != 0: pretend, arg1 == 0: allow, pretend  # PRIO_PROCESS alone
     ioprio_set         251   30  arg0 != 1: pretend, arg1 == 0: allow, pretend  # IOPRIO_WHO_PROCESS
     # No times mean now; without a path the file is open, so that it exists.
     utime              132    -  arg1 == 0: refuse, pretend
