@@ -813,7 +813,7 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
             return 1.0
         return min(0.999, max(ends_s / budget_s, (steps + len(queued)) / max_steps if max_steps else 0.0))
 
-    start = time.perf_counter()
+    clock = hardware.BudgetClock()  # on a CPU it leaves out what other programs took
     while queued or progress() < 1:
         while len(queued) <= QUEUED_STEPS and progress() < 1:
             params, state, loss = step(params, state, batches, schedule(steps + len(queued), progress()))
@@ -823,7 +823,7 @@ def train(model: GPT, data: prepare.Data, *, budget_s: float, seed: int, max_ste
         if not math.isfinite(loss):
             raise Diverged(f"the loss became {loss} at step {steps}: lower a learning rate")
         smooth_loss = loss if smooth_loss is None else 0.9 * smooth_loss + 0.1 * loss
-        step_s = time.perf_counter() - start - elapsed_s
+        step_s = clock.elapsed_s - elapsed_s
         elapsed_s += step_s
         if steps <= hardware.WATCHED_STEPS:
             refuse_growth(model)

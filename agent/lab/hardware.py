@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -60,6 +60,8 @@ def tune() -> str | None:
         raise SystemExit(said) from error
     if library is None:
         return None
+    # its threads spin while they wait for each other: beside other programs that takes several times what they compute
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", str(max(1, usable_cores() // 2)))
     ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)  # libmlx.so finds these symbols before its own
     return str(library)
 
@@ -236,6 +238,60 @@ def usable_cores() -> int:
         return max(1, min(cores, -(-int(quota) // int(period))))
     except (OSError, ValueError):  # no such file, or "max"
         return cores
+
+
+MOST_STRETCH = 8  # a budget's clock is at most so many times slower than the wall clock
+
+
+class BudgetClock:
+    """Count the seconds that the machine gave: on a Linux CPU, wall time less what other programs took.
+
+    The kernel counts for each thread how long it ran, and how long it stood in the queue of a core; what it sleeps, or
+    waits for another thread, is neither. The threads wanted both together, but no more than all cores: those beyond
+    them stand in each other's way. What they wanted and did not get, divided by how many of them wanted to run at a
+    time, is what others took. Elsewhere it is the wall clock.
+    """
+
+    def __init__(self, tasks: Callable[[], Iterable[Path]] | None = None, cores: int | None = None) -> None:
+        """Begin to count for this process, or for tasks(), folders in /proc of threads."""
+        self._tasks = tasks or own_tasks if (tasks or device_kind() == "cpu") and sys.platform == "linux" else None
+        self._cores = cores or usable_cores()
+        self._before: dict[Path, tuple[int, int]] = dict(self._times())
+        self._now = dict(self._before)
+        self._began_s = time.perf_counter()
+        self._wall_s = self._elapsed_s = 0.0  # as of the last look
+
+    @property
+    def elapsed_s(self) -> float:
+        """Return the seconds that the machine gave until now; they never stand still."""
+        self._now.update(self._times())
+        times = [(now, self._before.get(task, (0, 0))) for task, now in self._now.items()]
+        ran_s = sum(now[0] - before[0] for now, before in times) / 1e9
+        queued_s = sum(now[1] - before[1] for now, before in times) / 1e9
+        wall_s = time.perf_counter() - self._began_s
+        wanted_s = min(ran_s + queued_s, self._cores * wall_s)
+        given_s = wall_s - max(0.0, wanted_s - ran_s) / max(1.0, wanted_s / wall_s)
+        least_s = self._elapsed_s + (wall_s - self._wall_s) / MOST_STRETCH
+        self._wall_s, self._elapsed_s = wall_s, max(least_s, given_s)
+        return self._elapsed_s
+
+    @property
+    def others_s(self) -> float:
+        """Return the seconds of the wall clock that other programs took until now."""
+        elapsed_s = self.elapsed_s
+        return self._wall_s - elapsed_s
+
+    def _times(self) -> Iterable[tuple[Path, tuple[int, int]]]:
+        """Yield the nanoseconds that each thread ran, and stood in the queue of a core, since it began."""
+        for task in self._tasks() if self._tasks else ():
+            with suppress(OSError, ValueError):  # it has just ended, or the kernel does not count
+                ran, queued, _ = (task / "schedstat").read_bytes().split()
+                yield task, (int(ran), int(queued))
+
+
+def own_tasks() -> Iterable[Path]:
+    """Return the folders of this process's threads in /proc."""
+    return Path("/proc/self/task").iterdir()
 
 
 MEMORY_SHARE = 0.9  # share of a device's memory; on a Mac that memory is two thirds to three quarters of the machine's

@@ -27,7 +27,8 @@ NAMES = (
     *("NIGHTSHIFT_CACHE", "NIGHTSHIFT_PRESET", "NIGHTSHIFT_OF_CORES", "NIGHTSHIFT_MEMORY_SHARE"),
 )
 PLACES = ("HOME", "USER", "TMPDIR", "XDG_CACHE_HOME", "MLX_PTX_CACHE_DIR")
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+THREADS_OF_SLOT = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+THREADS = (*THREADS_OF_SLOT, "OPENBLAS_NUM_THREADS")  # hardware.tune() chooses the last one by the cores
 # Each variable changes precision, or the code that computes, on these kinds of device.
 SETTINGS = {
     "MLX_ENABLE_TF32": {"cuda", "metal"},  # 0: products of float32 keep all bits
@@ -67,7 +68,7 @@ def slot_env(slot: DeviceSlot) -> dict[str, str]:
     """Return the variables by which libraries and agent/lab/hardware.py keep to a slot; none for the whole machine."""
     env = {} if slot.gpu is None else {"CUDA_VISIBLE_DEVICES": slot.gpu}
     if slot.cores:
-        env |= dict.fromkeys(THREADS, str(len(slot.cores)))
+        env |= dict.fromkeys(THREADS_OF_SLOT, str(len(slot.cores)))
     if slot.of_cores is not None:
         env["NIGHTSHIFT_OF_CORES"] = str(slot.of_cores)
     if slot.share < 1:

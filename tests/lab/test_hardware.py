@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,22 @@ def test_two_processes_may_make_the_blas_at_once(tmp_path):
     together = [python(multiply, NIGHTSHIFT_CACHE=str(tmp_path)) for _ in range(3)]
     assert all(float(answer(process)) > 0 for process in together)
     assert [path.suffix for path in (tmp_path / "blas").iterdir()] == [".so"], "nothing is left beside it"
+
+
+def spin(seconds: float) -> None:
+    ends_s = time.perf_counter() + seconds
+    while time.perf_counter() < ends_s:
+        pass
+
+
+def test_a_budget_leaves_out_what_other_programs_took(busy_machine):
+    clock, ran_s, began_s = hardware.BudgetClock(), time.process_time(), time.perf_counter()
+    spin(0.8)
+    least_s = (time.perf_counter() - began_s) / hardware.MOST_STRETCH
+    assert clock.elapsed_s == pytest.approx(max(least_s, time.process_time() - ran_s), rel=0.3)
+
+
+def test_a_script_that_sleeps_gains_no_time(busy_machine):
+    clock = hardware.BudgetClock()
+    time.sleep(0.5)
+    assert clock.elapsed_s > 0.3
