@@ -115,9 +115,15 @@ class Run:
     params: int | None = None  # elements of all tensors in its weights; None where it saved none that can be read
     peak_bytes: int | None = None  # the most memory that its processes filled, by the harness's own watch
     forecast_bpb: float | None = None  # the score that its curve forecast when it was stopped early
+    others_share: float | None = None  # of the processors that it wanted, what others took; None: it was not measured
     worker: str = field(default="local", compare=False)  # name of the worker that executed it
     began: str | None = field(default=None, compare=False)  # ISO 8601, UTC; None before it is recorded
     ended: str | None = field(default=None, compare=False)
+
+    @property
+    def given_s(self) -> float:
+        """Return the seconds that the machine gave it: without what other programs took."""
+        return self.wall_s * (1 - (self.others_share or 0.0))
 
     @property
     def steps_s(self) -> float | None:

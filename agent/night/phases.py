@@ -167,7 +167,7 @@ def phases_were_measured(night_folder: Path) -> bool:
 
 def limit_s(budget_s: float, first: Attempt) -> float:
     """Return the seconds for the profiler: a share of the budget, and a start as long as attempt 0's was."""
-    starts_s = [run.wall_s - budget_s for run in first.done_runs if run.ending is Ending.FINISHED]
+    starts_s = [run.given_s - budget_s for run in first.done_runs if run.ending is Ending.FINISHED]
     return min(MOST_S, OF_BUDGET * budget_s) + max(0.0, min(starts_s, default=0.0))
 
 

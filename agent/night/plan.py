@@ -307,7 +307,7 @@ class Plan:
             attempt=attempt.number,
             script=attempt.proposal.script,
             seed=run.seed,
-            limit_s=self._scoring_limit_s(attempt, run.wall_s - self.context.night.budget_s),
+            limit_s=self._scoring_limit_s(attempt, run.given_s - self.context.night.budget_s),
             machine=self.trial(self.state.first),
             split=split,
             reference=self._reference(attempt, run, split),

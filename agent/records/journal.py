@@ -41,7 +41,7 @@ from agent.files import disk_fails, flush, plain_bytes, throwaway_folder
 from agent.invocation import typed
 from agent.script.dials import outline_from, outline_of
 
-VERSION = 15
+VERSION = 16
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, results and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
@@ -102,6 +102,7 @@ CREATE TABLE runs (
     weights_bytes INTEGER,               -- of the file; NULL: it left none of its own
     peak_bytes INTEGER,
     forecast_bpb REAL,                   -- NULL where it was not stopped early
+    others_share REAL,                   -- NULL where it was not measured
     worker TEXT NOT NULL,                -- who executed it
     began TEXT NOT NULL, ended TEXT
 ) STRICT;

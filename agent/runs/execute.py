@@ -118,7 +118,7 @@ def _trains_long(out: Path) -> Callable[[], bool]:
 def _measure(job: Measure, runner: Runner) -> Run:
     runner.wait(job.wait_s)
     run, why_invalid = train(runner, job)
-    if run.ending is Ending.OVERRAN and job.attempt:
+    if run.ending is Ending.OVERRAN and job.attempt and run.others_share is None:
         why_invalid = "it was too slow, as where other programs keep the machine busy"
     elif run.ending is Ending.FINISHED:
         why_invalid = slow(run, job.usual_steps_s)
@@ -136,7 +136,7 @@ def _scored(job: Measure, runner: Runner, run: Run) -> Run:
     heavy = too_heavy(run, job.most_weights_bytes)
     if heavy is not None:
         return replace(run, score=Score(None, 0.0, heavy))
-    limit_s = scoring_limit_s(job.usual_scoring_s, run.wall_s - runner.night.budget_s, job.allowance_s)
+    limit_s = scoring_limit_s(job.usual_scoring_s, run.given_s - runner.night.budget_s, job.allowance_s)
     run = replace(run, score=score(runner, job, limit_s))
     if not job.confirmation or run.val_bpb is None:
         return run

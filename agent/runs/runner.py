@@ -128,6 +128,7 @@ class Runner:
             env=sandbox_env(folder, self.night.data, self.slot),
             cores=self.slot.cores,
             limit_s=limit_s,
+            is_fair=self.night.device_kind == "cpu",
             stopped=self.stopped,
             tick=lambda: self.progressed(progress()),
             hopeless=hopeless,

@@ -56,6 +56,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
         params=read_params(out) if is_finished else None,
         peak_bytes=outcome.peak_bytes,
         forecast_bpb=check.forecast_bpb,
+        others_share=outcome.others_share,
     )
     if job.attempt == 0 and is_finished:
         runner.keep_warm(folder)
@@ -109,7 +110,7 @@ def learnt_allowance_s(history: History, budget_s: float) -> float:
 
 
 def _allowance_s(runs: Sequence[Run], budget_s: float) -> float:
-    slowest_s = max(run.wall_s - budget_s for run in runs if run.ending is Ending.FINISHED)
+    slowest_s = max(run.given_s - budget_s for run in runs if run.ending is Ending.FINISHED)
     return max(LEAST_ALLOWANCE_S, ALLOWANCE_FACTOR * slowest_s + ALLOWANCE_OF_BUDGET * budget_s)
 
 

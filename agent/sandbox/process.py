@@ -7,24 +7,26 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+import psutil
 
 from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
 from agent.files import read_tail
 from agent.invocation import own_python
+from agent.lab.hardware import BudgetClock
 from agent.sandbox.crash import why_crashed
 from agent.sandbox.supervisor import GRACE_S, Report, ResourceLimits
 from agent.text import harmless, shorten
 
 SWEEP_S = GRACE_S + 10.0  # a supervisor may take this long to end its tree, which it does in rounds
-POLL_S = 0.05
+POLL_S, LOOK_S = 0.05, 1.0  # s between checks, and between looks at all processes, which take milliseconds
 MOST_LOG_BYTES, LOG_TAIL_BYTES, LOG_TAIL_LINES = 64 << 20, 4 << 10, 20
 WHOLE_TRACEBACK_BYTES, MOST_WHY_CHARS = 1 << 20, 1000  # this suffices for a thousand frames, and for a long message
 LOG = "log.txt"
@@ -43,6 +45,7 @@ class Outcome:
     last_lines: str
     peak_bytes: int | None = None  # the most memory that it filled at one time; None if it was not watched
     why_invalid: str | None = None  # why its end may be the machine's fault; None: nothing says so
+    others_share: float | None = None  # of the processors that it wanted, what others took; None: it was not measured
 
     def explained(self, why: str) -> "Outcome":
         """Return it with one more last line."""
@@ -55,6 +58,7 @@ def supervise(
     *,
     env: Mapping[str, str],
     limit_s: float,
+    is_fair: bool = False,
     stopped: Callable[[], bool],
     tick: Callable[[], None] = lambda: None,
     hopeless: Callable[[], bool] = lambda: False,
@@ -63,19 +67,21 @@ def supervise(
 ) -> Outcome:
     """Run a command in a folder with its output in log.txt there; on return all its processes have ended.
 
-    limit_s counts from the start of the process, by the harness's monotonic clock. About twenty times a second
+    limit_s counts from the start of the process, by the harness's monotonic clock; where it is fair, without what other
+    programs took of its processors, as in BudgetClock. About twenty times a second
     stopped(), hopeless() and tick() are called. The command has the user's rights unless a sandbox wraps it. It is
     pinned to these cores, if any are named.
     """
     watch = Stopwatch()
     with open_log(folder / LOG) as log:
         supervisor = start_supervisor(command, folder, env, limits, cores)
+        others = Others(supervisor.pid, cores) if is_fair else None
         ending: Ending | None = None
         try:
             while supervisor.poll() is None and ending is None:
                 if watch.slept_s > SLEEP_TOLERANCE_S:
                     ending = Ending.SLEPT  # its clock may have stood still, so its budget says nothing
-                elif watch.elapsed_s > limit_s:
+                elif watch.elapsed_s - (others.took_s if others else 0.0) > limit_s:
                     ending = Ending.OVERRAN
                 elif stopped():
                     ending = Ending.STOPPED
@@ -102,7 +108,8 @@ def supervise(
         ending = Ending.FINISHED if exit_code == 0 else Ending.CRASHED
         if exit_code is None:  # the supervisor itself was killed, which no sandboxed script can do
             exit_code, why_invalid = supervisor.returncode, "its supervisor was killed"
-    return _with_reason(Outcome(ending, exit_code, wall_s, words, report.peak_bytes, why_invalid), log_end)
+    share = others.share if others else None
+    return _with_reason(Outcome(ending, exit_code, wall_s, words, report.peak_bytes, why_invalid, share), log_end)
 
 
 def _with_reason(outcome: Outcome, log_end: str) -> Outcome:
@@ -111,6 +118,35 @@ def _with_reason(outcome: Outcome, log_end: str) -> Outcome:
         return outcome
     why = shorten(harmless(why_crashed(log_end, outcome.exit_code)), MOST_WHY_CHARS)
     return outcome if outcome.last_lines.rpartition("\n")[2].strip() == why else outcome.explained(why)
+
+
+class Others:
+    """Watch what other programs take of the processors that the descendants of a process want."""
+
+    def __init__(self, pid: int, cores: Sequence[int]) -> None:
+        self._clock = BudgetClock(lambda: tasks_below(pid), len(cores) or None)
+        self._watch = Stopwatch()
+        self._looked_s = self._took_s = 0.0
+
+    @property
+    def took_s(self) -> float:
+        """Return the seconds that they have taken of the wall clock, as of the last second."""
+        if self._watch.elapsed_s - self._looked_s > LOOK_S:
+            self._looked_s, self._took_s = self._watch.elapsed_s, self._clock.others_s
+        return self._took_s
+
+    @property
+    def share(self) -> float | None:
+        """Return their share; None of a process that ended before the first look."""
+        return self._took_s / self._looked_s if self._looked_s else None
+
+
+def tasks_below(pid: int) -> Iterator[Path]:
+    """Yield the folders in /proc of all threads of a process's descendants."""
+    with suppress(psutil.Error):
+        for process in psutil.Process(pid).children(recursive=True):
+            with suppress(OSError):  # it has just ended
+                yield from Path(f"/proc/{process.pid}/task").iterdir()
 
 
 def start_supervisor(

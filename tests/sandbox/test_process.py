@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from nights import PROJECT, SCRIPTS
 
 from agent.experiment import Ending
+from agent.lab.hardware import usable_cores
 from agent.sandbox.environment import SETTINGS, scrubbed_env
 from agent.sandbox.process import Outcome, supervise
 from agent.sandbox.supervisor import GRACE_S
@@ -187,3 +189,38 @@ def test_the_run_has_no_input_no_terminal_and_no_open_files(tmp_path):
         code = "import os, sys; print([sys.stdin.read()], sys.stdout.isatty(), sorted(os.listdir('/proc/self/fd')))"
         outcome = run(tmp_path, "-c", code)
     assert outcome.last_lines == "[''] False ['0', '1', '2', '3']"  # the last is listdir's own
+
+
+# ---- the clock beside other programs ---------------------------------------------------------------------------------
+
+
+IN_ITS_OWN_WAY = """
+import os, time
+if all(os.fork() for _ in range(8 * len(os.sched_getaffinity(0)))):
+    time.sleep(60)
+while True: pass
+"""
+
+
+@pytest.mark.slow
+def test_a_limit_leaves_out_what_other_programs_took(tmp_path, busy_machine):
+    outcome = run(tmp_path, "-c", "while True: pass", limit_s=3.0, is_fair=True)
+    assert outcome.ending is Ending.OVERRAN
+    assert outcome.wall_s > 4
+    assert outcome.others_share is not None
+    assert outcome.others_share > 0.3
+
+
+def processor_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@pytest.mark.slow
+def test_a_script_gains_no_time_by_processes_of_its_own(tmp_path, busy_machine):
+    """They stand in queues for 15/16 of their time at least, most of it for each other."""
+    before_s = processor_s()
+    outcome = run(tmp_path, "-c", IN_ITS_OWN_WAY, limit_s=3.5, is_fair=True)
+    others = 1 - (processor_s() - before_s) / (usable_cores() * outcome.wall_s)
+    assert outcome.ending is Ending.OVERRAN
+    assert outcome.others_share == pytest.approx(others, abs=0.2)

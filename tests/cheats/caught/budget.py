@@ -29,6 +29,25 @@ def batches(data, seed):
         yield next(rows)
 
 
+# ---- stands_in_its_own_way -------------------------------------------------------------------------------------------
+# Starts busy children, whose share of the processors a budget's clock would leave out if they were another program's.
+STEPS = 100_000
+
+
+def batches(data, seed):
+    clock = hardware.BudgetClock()
+    children = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8 * hardware.usable_cores())
+    ]
+    for child in children:
+        os.setpriority(os.PRIO_PROCESS, child.pid, 19)
+    rows = rows_of(data.split("train"), data, seed)
+    while clock.elapsed_s < 6:
+        yield next(rows)
+    for child in children:
+        child.kill()
+
+
 # ---- trains_on_in_a_daemon -------------------------------------------------------------------------------------------
 # Ends in time, while a daemon that it leaves behind trains five times as long and replaces the weights.
 STEPS = 400 if "DAEMON" in os.environ else 80
