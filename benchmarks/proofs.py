@@ -125,6 +125,14 @@ PROOFS = (
         Goal("h200_lost30_repeats_noticed", "repeats that lose 30 %, noticed, H200", least=0.98, form=".0%"),
         Goal("cpu_lost30_repeats_noticed", "busy CPU", least=0.85, form=".0%"),
     ),
+    proof(
+        "fair_clock",
+        "a run gets its budget on a busy CPU",
+        Goal("steps_least", "fewest steps beside 1, 2 and 4 processes a core, over those alone", least=0.9, form=".2f"),
+        Goal("steps_most", "most", most=1.1, form=".2f"),
+        Goal("sigma_most", "spread over seeds, over that alone", most=1.5, form=".1f"),
+        Goal("invalid", "invalid runs", 0, 0),
+    ),
     proof("first_look", "a newcomer has a verdict in three minutes", Goal("total_s", "seconds", most=180)),
 )
 
