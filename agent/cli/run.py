@@ -186,7 +186,8 @@ def busy_lines(night: Night, slots: Sequence[DeviceSlot] = (WHOLE,)) -> list[str
     lines = []
     if others >= BUSY_SHARE:
         cores = counted(len(lent), "core")
-        lines.append(f"other programs take {others:.0%} of {cores}: end them, or expect worse scores")
+        cost = "longer runs" if night.device_kind == "cpu" else "worse scores"
+        lines.append(f"other programs take {others:.0%} of {cores}: end them, or expect {cost}")
     for slot in slots if night.device_kind == "cuda" else ():
         in_use, whose = gpu_in_use(slot.gpu), "" if slot.gpu is None else f"{slot.worker}: "
         if in_use is not None:

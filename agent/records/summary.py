@@ -194,6 +194,7 @@ class NightSummary:
     gain: Interval | None  # best over baseline by the night's own scores; flattering, since luck chose it
     noise: Noise | None
     hours: Mapping[str, float]  # hours of training, scoring, asking for ideas, and other: dry runs, and repeated runs
+    others_share: float | None  # of the processors that its runs wanted, what others took; None: it was not measured
     usd: float | None  # cost of the ideas
     most_usd: float | None  # limit of that cost
     proposers: tuple[Share, ...]  # proposers of the ideas
@@ -219,6 +220,7 @@ def summary_of(record: Record) -> NightSummary:
         gain=gain_of(baseline, best, record.sigma_bpb),
         noise=record.noise,
         hours=_hours(record),
+        others_share=_others_share(record),
         usd=_sum(share.usd for share in proposers),
         most_usd=record.night.options.max_cost,
         proposers=proposers,
@@ -239,6 +241,13 @@ def gain_over_baseline(record: Record, attempt: Attempt) -> Interval | None:
     if attempt.kind in NOT_BELIEVED:
         return None
     return gain_of(Scored.of(record, record.attempt(0)), Scored.of(record, attempt), record.sigma_bpb)
+
+
+def _others_share(record: Record) -> float | None:
+    """Return the share of the processors that other programs took from all runs, by the seconds of each."""
+    runs = [run for attempt in record.attempts for run in attempt.runs if run.others_share is not None]
+    whole_s = sum(run.wall_s for run in runs)
+    return sum(run.wall_s - run.given_s for run in runs) / whole_s if whole_s else None
 
 
 def _hours(record: Record) -> dict[str, float]:

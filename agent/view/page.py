@@ -106,6 +106,7 @@ def _template() -> Template:
         "within": within,
         "belief": partial(words.belief, form=within),
         "doubt": words.doubt_words,
+        "others": words.others_words,
         "ends": partial(words.ends, form=words.bpb),
         "moment": words.moment,
         "lower": partial(lower_bpb, decimals=words.PAGE_DECIMALS),

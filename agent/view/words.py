@@ -23,7 +23,7 @@ from agent.experiment import (
     short,
 )
 from agent.invocation import typed
-from agent.pools.device_slots import slowdown_lines
+from agent.pools.device_slots import BUSY_SHARE, slowdown_lines
 from agent.proposers.proposer import Left
 from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best, speed_of
@@ -266,6 +266,7 @@ def status_lines(
         f"script {night.script}" + (f", data {Path(night.data).name}" if night.data else ""),  # a record names none
         *found_lines(record, now),
         _spent_line(now),
+        others_words(now.others_share),
         left,
         *_worker_lines(workers, is_running=pid is not None),
     ]
@@ -315,6 +316,16 @@ def _spent_line(now: NightSummary) -> str | None:
     cost = "" if now.usd is None else f"; ${now.usd:.2f}"
     cost += f" of at most ${now.most_usd:.2f}" if cost and now.most_usd is not None else ""
     return f"spent: {', '.join(parts)}{cost}" if parts else None
+
+
+def others_words(share: float | None) -> str | None:
+    """Say what other programs took of a night's processors, what follows and what helps; None where that is little."""
+    if share is None or share < BUSY_SHARE:
+        return None
+    return (
+        f"Other programs took {share:.0%} of this night's processors: each run was given its seconds all the same, and "
+        f"took {1 / (1 - share):.1f} times as long. End them for a faster night."
+    )
 
 
 def noise_lines(noise: Noise) -> list[str]:

@@ -25,7 +25,7 @@ def test_a_busy_machine_is_noticed_with_the_remedy():
             process.kill()
             process.wait()
     assert said.startswith("other programs take ")
-    assert "end them, or expect worse scores" in said
+    assert "end them, or expect longer runs" in said
 
 
 @pytest.mark.parametrize(

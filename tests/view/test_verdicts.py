@@ -16,7 +16,7 @@ from agent.text import two_digits
 from agent.view.live import panel
 from agent.view.page import page
 from agent.view.terminal import attempt_lines, tried_lines, verdict_line
-from agent.view.words import lowest_words, noise_lines, verdict_on
+from agent.view.words import lowest_words, noise_lines, others_words, verdict_on
 
 FIRST = attempt(0, Kind.BASELINE, 1.5, "baseline", runs=[a_run(0, 1.5), a_run(1, 1.6), a_run(2, 1.4)])
 LUCKY = attempt(1, Kind.WORSE, 1.45, "lucky", gain_bpb=-0.01, sure=0.27)  # the judge's estimate is a loss
@@ -104,3 +104,15 @@ def test_that_the_best_has_not_the_lowest_score_is_said_with_the_reason():
 def test_noise_has_the_two_digits_that_are_known_of_it(sigma, shown):
     assert two_digits(sigma) == shown
     assert f"σ about {shown} from" in noise_lines(Noise(sigma, 3, 1.0))[0]
+
+
+def test_what_other_programs_took_is_told_by_the_seconds_of_all_runs():
+    runs = [a_run(0, 1.5, wall_s=30.0, others_share=0.8), a_run(1, 1.6, wall_s=10.0, others_share=0.0), a_run(2, 1.4)]
+    busy, idle = night(replace(FIRST, runs=tuple(runs))), night(replace(FIRST, runs=tuple(runs[1:])))
+    now = summary_of(busy)
+    assert now.others_share == pytest.approx(0.6)
+    for words in (others_words(now.others_share) or "", page(busy)):
+        assert "60%" in words
+        assert "2.5 times as long" in words
+    assert others_words(summary_of(idle).others_share) is None
+    assert summary_of(LOWER).others_share is None
