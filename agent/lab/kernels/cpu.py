@@ -105,7 +105,10 @@ def workers() -> ThreadPoolExecutor:
 def launch(
     kernel: str, inputs: Arrays, shapes: Shapes, sizes: Sizes, work: int, dtypes: Dtypes = (), blocks: Spans = ()
 ) -> list[Array]:
-    """Run a kernel in one thread for each core, each with its part of the work."""
+    """Run a kernel in one thread for each core, each with its part of the work.
+
+    This thread also does the parts of those that have not begun when it is ready: other programs may have their cores.
+    """
     arrays = [mx.contiguous(array) for array in inputs]
     outputs = [mx.empty(shape, dtype) for shape, dtype in zip(shapes, dtypes or [DTYPE] * len(shapes), strict=True)]
     mx.eval(arrays, outputs)
@@ -121,10 +124,13 @@ def launch(
 
     bounds = [work * i // cores() for i in range(cores() + 1)]
     mine, *others = itertools.pairwise(bounds)
-    running = [workers().submit(run, *part) for part in others]
+    running = [(part, workers().submit(run, *part)) for part in others]
     run(*mine)
-    for part in running:
-        part.result()
+    for part, future in running:
+        if future.cancel():
+            run(*part)
+        else:
+            future.result()
     return outputs
 
 
