@@ -266,7 +266,6 @@ def status_lines(
         f"script {night.script}" + (f", data {Path(night.data).name}" if night.data else ""),  # a record names none
         *found_lines(record, now),
         _spent_line(now),
-        others_words(now.others_share),
         left,
         *_worker_lines(workers, is_running=pid is not None),
     ]
@@ -286,6 +285,7 @@ def found_lines(record: Record, now: NightSummary) -> list[str]:
         lowest_words(record),
         belief(now),
         *([] if now.noise is None else noise_lines(now.noise)),
+        others_words(now.others_share),
     ]
     return [harmless(line) for line in lines if line]
 
