@@ -330,7 +330,8 @@ def _answer(plan: Plan, arms: Sequence[ArmResult], made: int, is_complete: bool)
     parts = []
     for word in Word:
         of_it = sorted((arm for arm in arms if arm.word is word), key=lambda arm: -(arm.gain or 0.0))
-        names = [arm.name if arm.gain is None else f"{arm.name} ({arm.gain:+.{DIGITS}g})" for arm in of_it]
+        gains = [f"{arm.gain:+.{DIGITS}g}".replace("-", "−") if arm.gain is not None else "" for arm in of_it]
+        names = [f"{arm.name} ({gain})" if gain else arm.name for arm, gain in zip(of_it, gains, strict=True)]
         if names:
             parts.append(f"{word}: {', '.join(names)}")
     return f"Against {arms[0].name}, in {UNITS[plan.primary]}: {'; '.join(parts)}."
