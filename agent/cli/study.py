@@ -127,7 +127,7 @@ def _post_hoc(earlier: Night | None, text: str) -> tuple[str, ...]:
     if earlier is None or earlier.options.study is None:
         return ()
     lines = difflib.unified_diff(earlier.options.study.plan.splitlines(), text.splitlines(), n=0, lineterm="")
-    changed = [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    changed = [line for line in lines if line[0] in "+-" and line[1:].strip("+- ")]
     return tuple(f"{earlier.tag}: {line}" for line in changed[:MOST_CHANGES] or ["the script of an arm"])
 
 
