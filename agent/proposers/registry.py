@@ -37,16 +37,13 @@ def help_lines() -> str:
 
 def asked(options: Options) -> list[type[Proposer]]:
     """Return the proposers that a night with these options asks by their name, or as part of the mix; a study: none."""
-    return (
-        []
-        if options.study is not None
-        else [
-            proposer
-            for proposer in PROPOSERS
-            if options.proposer in (proposer.name, MIX)
-            and (proposer.need is None or _value(proposer, options) is not None)
-        ]
-    )
+    if options.study is not None:
+        return []
+    return [
+        proposer
+        for proposer in PROPOSERS
+        if options.proposer in (proposer.name, MIX) and (proposer.need is None or _value(proposer, options) is not None)
+    ]
 
 
 def _value(proposer: type[Proposer], options: Options) -> str | None:
