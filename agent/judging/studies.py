@@ -162,7 +162,7 @@ def value_of(run: Run, measure: Measure) -> float | None:
         case "val_bpb" | "steps_s" | "params":
             return getattr(run, measure)  # type: ignore[no-any-return]
         case "overhead_s":
-            return run.wall_s - summary.training_seconds if summary and summary.training_seconds else None
+            return run.given_s - summary.training_seconds if summary and summary.training_seconds else None
         case "peak_mb":
             peak = summary.peak_vram_mb if summary else None
             return peak or (run.peak_bytes / 2**20 if run.peak_bytes else None)
