@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import sysconfig
 import time
@@ -75,12 +74,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Give each worker one file after another, or a group of files."""
     from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-    class Together(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = super()._split_scope(nodeid)
-            return TOGETHER.get(Path(file).stem.removeprefix("test_"), file)
+    scheduler = LoadFileScheduling(config, log)
+    file_of = scheduler._split_scope
 
-    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
+    def file_or_group(nodeid: str) -> object:
+        file = file_of(nodeid)
+        return TOGETHER.get(Path(file).stem.removeprefix("test_"), file)
+
+    scheduler._split_scope = file_or_group
+    return scheduler if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -148,19 +150,6 @@ def places_of_this_test() -> None:
     """Have each test look for what a sandbox shows: another may have pretended a different machine."""
     places.system_places.cache_clear()
     places.python_places.cache_clear()
-
-
-@pytest.fixture
-def busy_machine() -> Iterator[None]:
-    """Have other programs compute on every core, three on each."""
-    if not Path("/proc/self/schedstat").exists() or hardware.device_kind() != "cpu":
-        pytest.skip("a budget is wall time here")
-    command = [sys.executable, "-c", "while True: pass"]
-    others = [subprocess.Popen(command) for _ in range(3 * hardware.usable_cores())]
-    yield
-    for process in others:
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture
