@@ -57,21 +57,22 @@ ITERATION = ast.parse("def __iter__(self): return iter((1.5 * self.q, self.k, se
 
 def edited(name: str) -> str:
     """Return the script with another result of the function, class or constant of this name."""
-    tree = ast.parse(SHIPPED)
-    (at,) = (at for at, node in enumerate(tree.body) if name in set_by(node))
-    match node := tree.body[at]:
+    (node,) = (node for node in ast.parse(SHIPPED).body if name in set_by(node))
+    lines = SHIPPED.splitlines(keepends=True)
+    first = min(each.lineno for each in (node, *getattr(node, "decorator_list", ())))
+    before, after = lines[: first - 1], lines[node.end_lineno :]
+    match node:
         case ast.FunctionDef():
             for inside in ast.walk(node):
                 if isinstance(inside, ast.Return):
                     inside.value = ast.Call(ast.Name("changed", ast.Load()), [inside.value], [])
-            tree.body.insert(at, ast.parse(CHANGED).body[0])
         case ast.ClassDef():
             node.body += ITERATION
         case ast.Assign(value=ast.Constant()):
             node.value = ast.Constant(0.5)
         case _:
             raise AssertionError(f"make an edit of {name}, which is {ast.unparse(node)}")
-    return ast.unparse(ast.fix_missing_locations(tree))
+    return "".join([*before, CHANGED, ast.unparse(ast.fix_missing_locations(node)), "\n", *after])
 
 
 @contextmanager
