@@ -178,7 +178,8 @@ def test_nothing_outside_its_folder_can_be_written(world):
 
 def test_the_training_split_is_seen_and_no_other(world):
     files = sorted(Path(world.runner.night.data).iterdir())
-    seen = [path.name.partition(".")[0] for path in files if f"{path} b" in world.run(READ, *files)]
+    said = world.run(READ, *files)
+    seen = [path.name.partition(".")[0] for path in files if f"{path} b" in said]
     assert {path.name.partition(".")[0] for path in files} >= {"validation", "holdout"}
     assert set(seen) == {"manifest", "token_bytes", "tokenizer", "train"}
 
