@@ -35,15 +35,16 @@ def after_a_night(tmp_path_factory, tiny_data):
     before = snapshot(grounds)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
-        watcher = grounds.try_scripts("t", [WORSE, BETTER, DIVERGES, WEIGHTLESS, THREE_LOGITS])
-    return Morning(grounds, before, watcher)
+        with scripted_context(grounds.root, "t", [WORSE, BETTER, DIVERGES, WEIGHTLESS, THREE_LOGITS]) as context:
+            (grounds.root / "prepare.py").write_text("raise SystemExit('edited in the middle of the night')")
+            run_night(context)
+    return Morning(grounds, before)
 
 
 @dataclass(frozen=True)
 class Morning:
     grounds: Grounds
     before: dict[str, bytes]
-    watcher: Quiet
 
 
 def tip(grounds: Grounds, tag: str = "t") -> str:
@@ -51,6 +52,7 @@ def tip(grounds: Grounds, tag: str = "t") -> str:
 
 
 def test_a_better_run_moves_the_branch_and_worse_ones_leave_it(after_a_night):
+    """Runs see copies of the fixed files from when the night opened."""
     grounds = after_a_night.grounds
     statuses = [row["status"] for row in grounds.rows()]
     assert statuses == ["keep", "discard", "keep", "crash", "crash", "crash"]
@@ -70,8 +72,10 @@ def test_every_attempt_stays_a_ref_whose_commit_holds_the_script_alone(after_a_n
 
 def test_the_users_tree_index_and_head_are_untouched(after_a_night):
     grounds = after_a_night.grounds
-    assert snapshot(grounds) == after_a_night.before
-    assert grounds.git("status", "--porcelain").splitlines() == ["AM half.txt", " M train_mlx.py", "?? results.tsv"]
+    edited = {"prepare.py": b"raise SystemExit('edited in the middle of the night')"}
+    assert snapshot(grounds) == after_a_night.before | edited
+    status = ["AM half.txt", " M prepare.py", " M train_mlx.py", "?? results.tsv"]
+    assert grounds.git("status", "--porcelain").splitlines() == status
 
 
 def test_attempt_0_is_the_script_as_it_stands_uncommitted_edits_included(after_a_night):
@@ -121,13 +125,6 @@ def test_a_night_without_a_baseline_ends_with_a_sentence(grounds):
     with pytest.raises(ScriptError, match=r"attempt 0, .* no score that counts: exit code 3: loss is nan .* show t:0;"):
         grounds.try_scripts("t", [BETTER])
     assert [row["status"] for row in grounds.rows()] == ["crash"]
-
-
-def test_a_run_sees_copies_of_the_fixed_files_from_when_the_night_opened(grounds):
-    with scripted_context(grounds.root, "t", []) as context:
-        (grounds.root / "prepare.py").write_text("raise SystemExit('edited in the middle of the night')")
-        run_night(context)
-    assert [row["status"] for row in grounds.rows()] == ["keep"]
 
 
 def test_somebody_moving_the_branch_ends_the_night_and_keeps_their_commit(trained):
