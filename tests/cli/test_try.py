@@ -110,13 +110,13 @@ def test_what_was_tried_cannot_be_tried_again_and_what_was_cancelled_never_is(tr
     assert tried.git("status", "--porcelain", "experiments") == ""  # the queue is none of the repository's files
 
 
-def test_words_that_scoring_wrote_reach_no_proposer(grounds):
+def test_words_that_scoring_wrote_reach_no_proposer(tried):
     leaks = "    raise RuntimeError('the held' + '-out text')\n    return Unigram(mx.load"
-    edit(grounds, unigram(SHARPNESS=0.9).replace("    return Unigram(mx.load", leaks))
-    done = grounds.nightshift("try", "-m", "tells", *QUICK, "--json")
+    edit(tried, unigram(SHARPNESS=0.95).replace("    return Unigram(mx.load", leaks))
+    done = tried.nightshift("try", "-m", "tells", "--anyway", "--json")
     assert json.loads(done.stdout)["status"] == "crash"
-    wait_until(lambda: not is_held(grounds.root / ".git"))  # the process prints all tries at its end
-    log = (grounds.root / "experiments" / "queue" / "drain.log").read_text()
+    wait_until(lambda: not is_held(tried.root / ".git"))  # the process prints all tries at its end
+    log = (tried.root / "experiments" / "queue" / "drain.log").read_text()
     assert "crashed (scoring: exit code 1; look at load_model" in log
     assert "held-out text" not in done.stdout + done.stderr + log
 
