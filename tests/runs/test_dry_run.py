@@ -38,19 +38,18 @@ def dry(runner: Runner, script: str, attempt: int = 1, allowance_s: float = 30.0
 
 def test_a_script_that_chooses_its_model_by_the_budget_is_tried_with_the_model_of_the_run(runner):
     assert dry(runner, CHOOSES).failure is None
-    assert dry(runner, CHOOSES.replace("== 300", "== 301")).failure == "exit code 1: AssertionError: another model"
 
 
 def test_a_dry_run_a_warm_up_and_a_run_choose_one_model_by_their_tokens_and_their_budget(runner):
-    for rate in (1, 10**6):  # tokens for a second of the budget: the text is long for it, or short
-        chosen = f"print('large' if len(tokens) >= {rate} * options.budget_s else 'small')"
-        script = COUNTS.replace(LOOP, f"{chosen}\n    for elapsed in range(options.max_steps or 1):\n")
-        assert dry(runner, script).failure is None
-        check_machine(Trial(attempt=0, script=script, allowance_s=30.0, scoring_s=30.0, steps=3), runner)
-        measured, _ = train(runner, Measure(attempt=1, script=script, seed=0, allowance_s=30.0))
-        assert measured.ending is Ending.FINISHED
-        logs = [folder / LOG for folder in (runner.dry_folder(1), runner.dry_folder(0), runner.run_folder(1, 0))]
-        assert [log.read_text().split() for log in logs] == [["large" if rate == 1 else "small"]] * 3
+    # tokens for a second of the budget: the text is long for the first, and short for the second
+    chosen = "print(*('large' if len(tokens) >= rate * options.budget_s else 'small' for rate in (1, 10**6)))"
+    script = COUNTS.replace(LOOP, f"{chosen}\n    for elapsed in range(options.max_steps or 1):\n")
+    assert dry(runner, script).failure is None
+    check_machine(Trial(attempt=0, script=script, allowance_s=30.0, scoring_s=30.0, steps=3), runner)
+    measured, _ = train(runner, Measure(attempt=1, script=script, seed=0, allowance_s=30.0))
+    assert measured.ending is Ending.FINISHED
+    logs = [folder / LOG for folder in (runner.dry_folder(1), runner.dry_folder(0), runner.run_folder(1, 0))]
+    assert [log.read_text().split() for log in logs] == [["large", "small"]] * 3
 
 
 def test_its_end_is_tried_too(runner):
