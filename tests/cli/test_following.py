@@ -4,7 +4,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pytest
 from commands import nothing_yet, refused
 from nights import Grounds
 from serving import growing_night, make_place
@@ -22,10 +21,9 @@ def waiting(grounds: Grounds, *tag: str) -> "subprocess.Popen[str]":
     return follower
 
 
-@pytest.mark.parametrize("tag", [(), ("soon",)])
-def test_a_night_that_begins_later_is_followed_to_its_end(tmp_path: Path, tag):
+def test_a_night_that_begins_later_is_followed_to_its_end(tmp_path: Path):
     place = make_place(tmp_path / "user")
-    follower = waiting(Grounds(place.repo.root), *tag)
+    follower = waiting(Grounds(place.repo.root))
     assert follower.stdout is not None
     with growing_night(place, "soon") as night:
         night.add("baseline", 1.5)
@@ -38,7 +36,7 @@ def test_a_night_that_begins_later_is_followed_to_its_end(tmp_path: Path, tag):
 
 
 def test_ctrl_c_ends_the_waiting(tmp_path: Path):
-    follower = waiting(Grounds(make_place(tmp_path / "user").repo.root))
+    follower = waiting(Grounds(make_place(tmp_path / "user").repo.root), "soon")
     follower.send_signal(signal.SIGINT)
     assert "Traceback" not in follower.communicate(None, PATIENCE_S)[0]
     assert follower.returncode == 130
