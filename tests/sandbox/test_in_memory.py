@@ -71,7 +71,7 @@ with open("told.json", "w") as file: json.dump(told, file)
 """
 
 
-@pytest.fixture(params=[bubblewrap, kernels_own], ids=["bubblewrap", "landlock"])
+@pytest.fixture(params=[bubblewrap, pytest.param(kernels_own, marks=pytest.mark.slow)], ids=["bubblewrap", "landlock"])
 def runner(request: pytest.FixtureRequest, tmp_path: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """Return what runs sandboxes on a system with another folder."""
     (tmp_path / "system").mkdir()
