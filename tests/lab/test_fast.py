@@ -160,6 +160,7 @@ def test_comments_docstrings_and_layout_are_free():
 
 
 @needs_kernels
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_kernel_can_be_left_aside_by_itself(operation):
     """What a kernel returns is what the plain text returns: shapes, layouts and dtypes fit the others."""
