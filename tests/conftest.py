@@ -61,7 +61,9 @@ LONGEST = (
 # What these import takes seconds, in each worker that has one of them: a group stays in one worker.
 TOGETHER = {
     **dict.fromkeys(("chat", "endpoint", "keys", "llm", "proxies"), "the SDKs of language models"),
-    **dict.fromkeys(("agent_pages", "hostile_words", "json", "mcp", "numbers"), "the SDK of MCP"),
+    **dict.fromkeys(("charts", "report_command"), "what draws"),
+    **dict.fromkeys(("corpus", "prepare", "tables"), "pandas, which pyarrow asks for"),
+    **dict.fromkeys(("agent_pages", "help", "hostile_words", "json", "mcp", "numbers"), "the SDK of MCP"),
 }
 
 
