@@ -1,6 +1,6 @@
 """Write docs/json.md from records, and the comments beside their fields: python docs/write_json_page.py.
 
-These are the records of a night, those of agent/view/answer.py, and those below.
+These are the records of a night, those of agent/view/answer.py and agent/view/study.py, and those below.
 """
 
 import ast
@@ -34,11 +34,10 @@ from agent.view.answer import (
     ScriptsCompared,
     ShowAnswer,
     StatusAnswer,
-    StudyAnswer,
-    StudyForecast,
     TakeAnswer,
     TryAnswer,
 )
+from agent.view.study import StudyAnswer, StudyForecast
 
 PAGE = Path(__file__).with_name("json.md")
 NAMES = {str: "string", Path: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}

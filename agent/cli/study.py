@@ -31,9 +31,9 @@ from agent.records.results import tags_in
 from agent.runs.fixed import laid_out, probe
 from agent.script.contract import fixed_files, read_text
 from agent.text import counted, duration
-from agent.view.answer import Answer, StudyAnswer, StudyForecast
+from agent.view.answer import Answer
 from agent.view.screen import print_folded, print_lines, terminal_width
-from agent.view.study import of_study, study_lines
+from agent.view.study import StudyAnswer, StudyForecast, of_study, study_lines
 
 PROPOSER, MOST_CHANGES, MOST_SEEDS = "study", 20, 1000
 

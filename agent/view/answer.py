@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from agent.experiment import Attempt, Findings, Interval, Kind, Status, Work, memory_gb
-from agent.judging.studies import Results
 from agent.pools.device_slots import slowdown_of
 from agent.proposers.proposer import Left
 from agent.records.record import Record, Turned
@@ -367,28 +366,3 @@ class NightsAnswer:
     """All nights that are known here, the oldest first."""
 
     nights: tuple[ListedNight, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StudyForecast:
-    """What a study can show and what it costs; `study --dry` makes no run."""
-
-    tag: str
-    device: str
-    arms: int  # the baseline included
-    seeds: int  # of each arm
-    runs: int  # of all arms together
-    hours: float  # of all runs, about
-    sigma_bpb: float | None  # how far one run moves with its seed, by an earlier night on this device
-    sigma_of: str | None  # that night
-    smallest_sigmas: float  # smallest difference that one comparison shows in 4 of 5 studies, in σ
-    smallest_corrected_sigmas: float  # the same with the correction for all comparisons
-    seeds_for_margin: int | None  # seeds that would show the margin; null: not known, or a thousand
-
-
-@dataclass(frozen=True, slots=True)
-class StudyAnswer:
-    """What a study has found so far."""
-
-    tag: str
-    results: Results  # so far

@@ -1,5 +1,7 @@
 """Show what a study has found: the same facts in a terminal and on its page."""
 
+from dataclasses import dataclass
+
 from agent.judging.studies import ArmResult, Results, RuleResult, Word, results_of
 from agent.judging.study_plan import UNITS
 from agent.records.record import Record
@@ -18,6 +20,31 @@ FEW_SEEDS = (
     "Intervals are of one comparison each; p, and the words, allow for the number of arms. ANOVA asks whether any arms "
     "differ, which the words answer arm by arm; Cohen's d (gain by deviation) of so few seeds is rough."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class StudyForecast:
+    """What a study can show and what it costs; `study --dry` makes no run."""
+
+    tag: str
+    device: str
+    arms: int  # the baseline included
+    seeds: int  # of each arm
+    runs: int  # of all arms together
+    hours: float  # of all runs, about
+    sigma_bpb: float | None  # how far one run moves with its seed, by an earlier night on this device
+    sigma_of: str | None  # that night
+    smallest_sigmas: float  # smallest difference that one comparison shows in 4 of 5 studies, in σ
+    smallest_corrected_sigmas: float  # the same with the correction for all comparisons
+    seeds_for_margin: int | None  # seeds that would show the margin; null: not known, or a thousand
+
+
+@dataclass(frozen=True, slots=True)
+class StudyAnswer:
+    """What a study has found so far."""
+
+    tag: str
+    results: Results  # so far
 
 
 def of_study(record: Record) -> Results | None:
