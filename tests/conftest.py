@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import sysconfig
 import time
@@ -152,6 +153,19 @@ def places_of_this_test() -> None:
     """Have each test look for what a sandbox shows: another may have pretended a different machine."""
     places.system_places.cache_clear()
     places.python_places.cache_clear()
+
+
+@pytest.fixture
+def busy_machine() -> Iterator[None]:
+    """Have other programs compute on every core, three on each."""
+    if not Path("/proc/self/schedstat").exists() or hardware.device_kind() != "cpu":
+        pytest.skip("a budget is wall time here")
+    command = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(command) for _ in range(3 * hardware.usable_cores())]
+    yield
+    for process in others:
+        process.kill()
+        process.wait()
 
 
 @pytest.fixture
