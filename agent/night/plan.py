@@ -328,7 +328,8 @@ class Plan:
         return len(latest_crashes(self.state.attempts)) >= CRASHES_IN_A_ROW
 
     def _usual_scoring_s(self, attempt: Attempt) -> float | None:
-        return usual_scoring_s(self.state.attempts) if attempt.number else None
+        is_compared = self.context.night.options.study is not None  # and an arm may be larger, and scored for longer
+        return None if attempt.number == 0 or is_compared else usual_scoring_s(self.state.attempts)
 
     def _scoring_limit_s(self, attempt: Attempt, beyond_s: float = 0.0) -> float:
         return scoring_limit_s(self._usual_scoring_s(attempt), beyond_s, self.allowed_s(attempt.number))
@@ -336,13 +337,15 @@ class Plan:
     def allowed_s(self, number: int) -> float:
         """Return the seconds that a run may take beyond its budget: the user's choice, else learnt from attempt 0.
 
-        Attempt 0 itself gets FIRST_ALLOWANCE_S, since the machine may become busy. The others get little more than its
-        slowest run took.
+        Attempt 0 itself and the arms of a study get FIRST_ALLOWANCE_S. The others get little more than the slowest run
+        of attempt 0 took.
         """
         night = self.context.night
         if night.options.allowance_s is not None:
             return night.options.allowance_s
-        return learnt_allowance_s(self.state.attempts, night.budget_s) if number else FIRST_ALLOWANCE_S
+        if number == 0 or night.options.study is not None:  # an arm may take longer than the baseline to compile
+            return FIRST_ALLOWANCE_S
+        return learnt_allowance_s(self.state.attempts, night.budget_s)
 
     def _bounds_ahead(self, attempt: Attempt) -> tuple[Bound, ...]:
         """Return the bounds that may stop an idea's first run early; further seeds are run to the end."""
