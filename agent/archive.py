@@ -48,7 +48,7 @@ from agent.lab.corpus import DataError
 from agent.lab.data import data_dir, load_data
 from agent.lab.hardware import DeviceKind, cache_root
 from agent.records.journal import SCHEMA, Journal, check_format
-from agent.records.options import OF_THE_MODEL, SANDBOXES
+from agent.records.options import OF_REPORTED, OF_THE_MODEL, SANDBOXES
 from agent.records.place import Place, new_id, read_night
 from agent.records.results import write_results
 from agent.records.shipped import is_measured, leaves
@@ -64,7 +64,8 @@ MANIFEST = "corpus.json"  # the manifest.json of the corpus, which stays behind
 PROGRAM = "program.md"  # the one beside the script
 MOST_MEMBERS, MOST_READ_BYTES = 400_000, 64 << 20
 MOST_TEXT_CHARS = 100_000  # longest title, reason or log that is accepted; this program records much shorter ones
-OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "pool", "ray_address")  # options by which programs run, or servers get keys
+# options by which programs run, files are shown, or servers get keys
+OUTSIDE = ("agent", "llm", *OF_THE_MODEL, "pool", "ray_address", *OF_REPORTED)
 DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
     *(msgspec.MsgspecError, tarfile.TarError, zlib.error),
@@ -381,14 +382,14 @@ def _install_fixed(place: Place, night: Night, first_script: str | None, aside: 
 
     By its checksums the night cannot go on then.
     """
-    beside = place.script_path.parent
-    if not (beside / PREPARE).is_file():
+    beside, is_scored = place.script_path.parent, night.options.metric is None
+    if is_scored and not (beside / PREPARE).is_file():
         beside = STARTER
     if first_script is not None:
-        check_script(first_script, place.script, modules_beside(beside))
+        check_script(first_script, place.script, modules_beside(beside) if is_scored else None)
     came, installed = aside / FOLDER / FIXED, aside / FIXED
     installed.mkdir()
-    lay_out_fixed(beside, fixed_files(beside, first_script or ""), installed)
+    lay_out_fixed(beside, fixed_files(beside, first_script or "", is_scored=is_scored), installed)
     sums = {name: digest(installed / name) for name in names_in(installed)}
     pins = night.pins.get("fixed", {})
     unlike = min((name for name in pins.keys() | sums.keys() if pins.get(name) != sums.get(name)), default=None)
@@ -492,7 +493,8 @@ def _wrong_rows(journal: Journal) -> Iterator[str]:
 def _wrong_values(journal: Journal) -> Iterator[str]:
     """Read all records by their types, which raises NightError for a damaged one, and bound what is computed with."""
     attempts, ideas = journal.attempts(), journal.waiting_ideas()
-    records = (journal.confirmations(), journal.asks(), journal.work(), journal.noise(), journal.night())
+    night = journal.night()
+    records = (journal.confirmations(), journal.asks(), journal.work(), journal.noise(), night)
     for name, value in leaves(msgspec.to_builtins((attempts, ideas, *records))):
         if isinstance(value, str) and name != "packed" and len(value) > MOST_TEXT_CHARS:
             yield f"has {len(value):,} characters as {harmless(name)}"
@@ -501,7 +503,7 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
                 hours_since(value)
             except (ValueError, TypeError):
                 yield f"has {harmless(value)!r} in place of a time"
-        elif isinstance(value, int | float) and not is_measured(name, value):
+        elif isinstance(value, int | float) and not is_measured(name, value, night):
             yield f"has {value:g} as {harmless(name)}, which none can have"
 
 
@@ -510,7 +512,7 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
 
 def at_home(night: Night) -> Night | None:
     """Return the night with the folder of its corpus on this machine; None where it is not here."""
-    if (Path(night.data) / "manifest.json").is_file():
+    if night.options.metric is not None or (Path(night.data) / "manifest.json").is_file():
         return night
     selected = data_dir()
     here = sorted(manifest.parent for manifest in (cache_root() / "data").glob("*/manifest.json"))

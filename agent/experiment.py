@@ -82,13 +82,14 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The trusted scorer's answer: bits per byte, or why there are none."""
+    """The trusted scorer's answer, bits per byte, or the script's own number; or why there is none. Lower is better."""
 
     val_bpb: float | None
     wall_s: float
     failure: str | None = None
     audit: Audit | None = None  # None: nothing was to be kept
     overran: bool = False  # the process was killed by the harness's clock
+    is_reported: bool = False  # it is a number of the script's own, which nothing has checked
 
     @property
     def spent_s(self) -> float:
@@ -483,6 +484,11 @@ class Attempt:
         return statistics.fmean(differences) if differences else None
 
     @property
+    def is_reported(self) -> bool:
+        """Return whether its scores are the script's own numbers."""
+        return any(run.score is not None and run.score.is_reported for run in self.runs)
+
+    @property
     def val_bpb(self) -> float | None:
         """Return the mean of the night's scores; None without any score, and for a crash."""
         if self.status is Status.CRASH or not self.scores_bpb:
@@ -710,8 +716,14 @@ class Options:
     pool: str = "local"  # the pool's name, as --pool takes it
     ray_address: str | None = None  # None: a cluster is started on this machine
     study: Study | None = None  # its arms are the night's ideas; no proposer is asked
+    limit_s: float | None = None  # s for a whole run; None: its budget, and what it may take beyond
+    # the number that the script itself reports, as NAME, or as -NAME where higher is better; None: bits per byte
+    metric: str | None = None
+    read: tuple[str, ...] = ()  # paths that such a script may read
+    python: str | None = None  # interpreter that such a script runs with; None: nightshift's own
 
 
+TRUSTED = "val_bpb"  # name of the score that the harness itself measures
 PREVIEW_BUDGET_S = 60.0  # s of budget; a night of shorter runs is a preview
 
 
@@ -737,6 +749,11 @@ class Night:
     id: str = ""  # random: no other night has it, nor a copy of this one elsewhere
     cores: int | None = None  # cores of the machine that the night began on; None: not known
     memory_bytes: int | None = None  # memory of the GPU, else of the machine that the night began on
+
+    @property
+    def metric(self) -> str:
+        """Return the name of its scores, of which the lower is the better one."""
+        return self.options.metric or TRUSTED
 
 
 def is_preview(budget_s: float) -> bool:

@@ -123,7 +123,7 @@ def _cells(night: ListedNight) -> tuple[str, ...]:
         night.tag,
         night.state,
         "" if night.attempts is None else f"{night.attempts:,}",
-        "" if night.val_bpb is None else f"{night.val_bpb:.6f}",
+        "" if night.val_bpb is None else " ".join(filter(None, (night.metric, f"{night.val_bpb:.6f}"))),
         "" if honest is None else f"{honest.mean_bpb:.4f} [{honest.low_bpb:.4f}, {honest.high_bpb:.4f}]",
         "" if night.bytes is None else decimal(night.bytes),
         night.device or "",

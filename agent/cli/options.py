@@ -38,6 +38,15 @@ def _price(kind: object, tokens: Sequence[Token]) -> tuple[float, ...]:
     return prices
 
 
+def _path(kind: object, tokens: Sequence[Token]) -> str:
+    """Return a path that holds in every folder; a link stays one, as that to an environment's interpreter."""
+    return str(user_path(tokens[-1].value).absolute())
+
+
+def _paths(kind: object, tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(_path(kind, [token]) for token in tokens)
+
+
 def _one_of(names: Callable[[], Iterable[str]], explained: str, default: str) -> Parameter:
     """Return what takes one of these names, with its help."""
 
@@ -64,6 +73,7 @@ Positive = Annotated[float, read_by(decimal())]
 PositiveInt = Annotated[int, read_by(whole())]
 Count = Annotated[int, read_by(whole(0, 999))]
 Seed = Annotated[int, read_by(whole(0, 2**32 - 1))]
+Metric = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
 Message = Annotated[str, Parameter(name=["--message", "-m"], allow_leading_hyphen=True)]
 
 
@@ -78,7 +88,7 @@ def _grouped(title: str) -> Parameter:
     return Parameter(group=Group(title, validator=check))
 
 
-JUDGING, SAFETY = _grouped("Judging"), _grouped("Safety")
+JUDGING, SAFETY, OTHERS = _grouped("Judging"), _grouped("Safety"), _grouped("Scripts of any kind")
 DEVICES, IDEAS = _grouped("Several devices"), _grouped("Where ideas come from")
 JUDGE = _one_of(lambda: JUDGES, _listed({name: judge.words for name, judge in JUDGES.items()}), Options().judge)
 POOL = _one_of(lambda: POOLS, _listed(POOLS), Options().pool)
@@ -104,6 +114,10 @@ class NightOptions(_Named):
         budget_s: training time of every run (default: TIME_BUDGET_S of prepare.py, five minutes; a night keeps its own)
         seed: the seed of the first run of every attempt, and of the search (default: 0)
         script: the training script (default: train_mlx.py)
+        metric: judge by a number that any script prints itself, in a line NAME: NUMBER after its last line ---, or
+            writes to summary.json; -NAME where higher is better. Nothing checks such a number (docs/script.md)
+        read: a file or folder that such a script may read; may be given several times
+        python: the interpreter of such a script, as in .venv/bin/python (default: nightshift's own)
         report: write report.html into the night's folder after every attempt, where runs take five seconds or more
             (default: yes)
         confirm: with --judge greedy: further seeds for an edit before it is kept (default: 0)
@@ -114,12 +128,16 @@ class NightOptions(_Named):
             your rights (default: auto)
         allowance_s: time beyond the budget for start, compilation and saving, before a run is killed (default: 300 for
             attempt 0, then a little more than it took)
+        limit_s: the longest that a run may take in all, in place of --allowance-s
         dry_run: try an edit of code for a few steps of training and scoring before its runs (default: yes)
     """
 
     budget_s: Positive | None = None
     seed: Seed | None = None
     script: UserPath = SCRIPT
+    metric: Annotated[Metric, OTHERS] = None
+    read: Annotated[tuple[str, ...] | None, OTHERS, Parameter(converter=_paths, n_tokens=1)] = None
+    python: Annotated[str | None, OTHERS, Parameter(converter=_path)] = None
     report: Annotated[bool | None, Parameter(negative="--no-report")] = None
     judge: Annotated[str | None, JUDGING, JUDGE] = None
     confirm: Annotated[Count | None, JUDGING] = None
@@ -127,6 +145,7 @@ class NightOptions(_Named):
     early_stop: Annotated[bool | None, JUDGING, Parameter(negative="--no-early-stop")] = None
     sandbox: Annotated[Literal["auto", "require", "off"] | None, SAFETY] = None
     allowance_s: Annotated[Positive | None, SAFETY] = None
+    limit_s: Annotated[Positive | None, SAFETY] = None
     dry_run: Annotated[bool | None, SAFETY, Parameter(negative="--no-dry-run")] = None
 
 

@@ -36,6 +36,7 @@ from agent.proposers.registry import ideas_from
 from agent.records.place import Place, committed, place_of_night, read_night
 from agent.records.record import Record, of_journal
 from agent.records.summary import summary_of
+from agent.runs.reported import seeds_of
 from agent.sandbox.supervisor import limits_of_machine
 from agent.text import counted
 from agent.view.answer import Answer
@@ -43,7 +44,7 @@ from agent.view.live import NightScreen
 from agent.view.replay import Replay
 from agent.view.screen import console_on, folded, next_lines, print_folded, print_next, terminal_width
 from agent.view.terminal import LOG_WIDTH, failure_lines, tried_lines
-from agent.view.words import confirmation_lines, found_lines, left_words, moment
+from agent.view.words import confirmation_lines, found_lines, left_words, moment, reported_words
 
 SAMPLE_S = 0.5  # s of watching the machine
 CHECKED_FROM_S = 5.0  # s of budget; a night of shorter runs is a test
@@ -145,7 +146,11 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     end = "the queue is empty" if drains else "stopped" if options.study is None else "every run is made"
     until = f"left: {', '.join(limits)}" if limits else f"until {end}"
     yield "budget", f"{night.budget_s:g} s of training a run; {until}"
-    if is_preview(night.budget_s):
+    if options.metric is not None:
+        first = state.attempts[0].proposal.script if state.attempts else context.baseline(place, options.metric)
+        yield "scores", reported_words(night)
+        yield "seeds", seeds_of(first)
+    elif is_preview(night.budget_s):
         yield "scores", "of a quarter of the validation text: runs are below a minute"
     yield "pace", context.limits.pace_words(state.pace)
     for line in _workers(context, slots):

@@ -82,7 +82,7 @@ def show_night(
     print_folded(failure_lines(now.proposers))
 
 
-CONFIRM = "is it really better? by fresh seeds and another text"
+CONFIRM = "is it really better? by fresh runs"
 
 
 def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) -> dict[str, str]:
@@ -105,7 +105,7 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
         commands[typed("show", f"{tag}:{crashed[-1]}", "--log")] = f"see why #{crashed[-1]} crashed: the end of its log"
     if crashed[:1] == [0]:  # the night cannot go on
         return {**commands, typed("run"): "a new night, once the script is repaired"}
-    if now.ideas and is_preview(now.night.budget_s):
+    if now.ideas and is_preview(now.night.budget_s) and now.night.options.metric is None:
         commands[typed("run")] = "start a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"}
 

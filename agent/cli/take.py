@@ -43,7 +43,9 @@ def take(attempt: str = BEST, /) -> Answer:
         raise NightError(
             f"attempt {chosen.number} of night {record.tag} has no script that a file can hold ({error}); take another"
         ) from error
-    if path != place.script and not _is_script(place.repo, path):
+    is_reported = record.night.options.metric is not None
+    scripts = {attempt.proposal.script for attempt in record.attempts} if is_reported else set[str]()
+    if path != place.script and not (_is_script(place.repo, path) or plain_lines(before or "") in scripts):
         print_it = typed("show", f"{record.tag}:{chosen.number}", "--script")
         raise NightError(
             f"night {record.tag} has its script in {path}, where no training script is here; print it with: {print_it}"

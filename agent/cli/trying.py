@@ -116,7 +116,7 @@ def _submit(
     would be in the way of the next one.
     """
     tag = tag or next(iter(where.tags()[::-1]), None)
-    before, _ = options_of(where, tag, options.named)  # first: a night with other options can try no edit
+    before, now = options_of(where, tag, options.named)  # first: a night with other options can try no edit
     history: History = ()
     if before is not None:
         check_kept(before, options.budget_s, options.seed)
@@ -125,7 +125,7 @@ def _submit(
     based_on = None
     if not anyway and not is_patch(text):
         # Without a night, attempt 0 will be the committed script.
-        base = committed(place)
+        base = committed(place, now.metric)
         basis = basis_of(text, history, base) if history else Basis(0)
         if basis.missing:
             raise _stale(file, basis)
@@ -134,7 +134,7 @@ def _submit(
     words = as_words({name: value for name, value in asked.items() if value is not None} | options.named)
     path = queue.submit(
         *(where.queue, text, message), script=place.script, now=utc_now(),
-        based_on=based_on, made_for=tag, words=words,
+        based_on=based_on, made_for=tag, words=words, metric=now.metric,
     )  # fmt: skip
     return f"t{path.stem}"
 

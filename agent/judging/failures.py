@@ -76,7 +76,7 @@ def trusted(verdict: Decision, attempt: Attempt, best: Attempt | None, plausible
     failed = next((audit.failure for audit in audits if audit is not None and audit.failure), None)
     if failed is not None:
         return Decision(Kind.FAILED_AUDIT, f"audit: {failed}")
-    if best is not None and best.val_bpb and attempt.val_bpb is not None:
+    if best is not None and best.val_bpb and attempt.val_bpb is not None and not attempt.is_reported:
         gain = 1 - attempt.val_bpb / best.val_bpb
         if gain > plausible:
             beyond = f"better than the incumbent by {gain:.0%}, more than {plausible:.0%} in one step is not believed"

@@ -35,7 +35,8 @@ from agent.text import counted
 
 SAME = 1e-6  # relative; one pair of weights scored twice differs by this, as rows are computed in another order
 
-# Seeds move scores by 0.002 to 0.03 bpb wherever it was measured. Two runs already weigh more than this.
+# Seeds move scores by 0.002 to 0.03 bpb wherever it was measured. Two runs already weigh more than this. A score that a
+# script reports has another unit: there it is the same share of the score.
 TYPICAL_SIGMA_BPB, TYPICAL_SPREAD = 0.006, 1.2  # centre and width of sigma's prior; width in natural log
 RUNG = 1.1  # sigma is learnt to ten per cent: more is not known, and results of one rung can be cached
 # A baseline that hardly trains says little about the noise of other scripts. Then sigma is doubled, and one run is not
@@ -135,12 +136,15 @@ def is_believed(decision: Decision | None) -> bool:
 
 
 def distinct_scores(attempt: Attempt) -> Mapping[int, float]:
-    """Return an attempt's scores by seed; equal ones count once, since the script ignores its seed."""
+    """Return an attempt's scores by seed; equal ones count once, since the script ignores its seed.
+
+    A number that scripts report may be coarse, as accuracies are: equal ones count, unless attempt 0 has no others.
+    """
     distinct: dict[int, float] = {}
     for seed, value in attempt.scores_by_seed.items():
         if not any(math.isclose(value, other, rel_tol=SAME) for other in distinct.values()):
             distinct[seed] = value
-    return distinct
+    return attempt.scores_by_seed if attempt.is_reported and (attempt.number or len(distinct) > 1) else distinct
 
 
 # ---- what they tell --------------------------------------------------------------------------------------------------
@@ -163,7 +167,8 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
         )
     last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
     # Later attempts add little. What their seeds do is for pairs.py to say, which takes sigma as known.
-    noise_bpb = most_probable_sigma(tuple(replace(node, seeds=()) for node in nodes[: last_repeat + 1]))
+    usual_bpb = TYPICAL_SIGMA_BPB * (abs(reference_bpb) if attempts[0].is_reported and reference_bpb else 1.0)
+    noise_bpb = most_probable_sigma(tuple(replace(node, seeds=()) for node in nodes[: last_repeat + 1]), usual_bpb)
     doubt = doubt_of(attempts[0], noise_bpb)
     noise_bpb *= 1.0 if doubt is None else WIDENED
     sigma_bpb = sigma_of(nodes, noise_bpb)
@@ -180,7 +185,7 @@ def doubt_of(first: Attempt, sigma_bpb: float) -> str | None:
     steps = [run.summary.num_steps for run in first.done_runs if run.summary and run.summary.num_steps is not None]
     if steps and min(steps) < FEW_STEPS:
         return f"one of its runs had {counted(min(steps), 'step')}"
-    learnt_bpb = UNIFORM_BPB - statistics.fmean(first.scores_bpb)
+    learnt_bpb = math.inf if first.is_reported else UNIFORM_BPB - statistics.fmean(first.scores_bpb)
     if sigma_bpb > LARGE_SIGMA * learnt_bpb:
         return f"it is {max(learnt_bpb, 0.0):.3f} bpb better than guessing"
     return None
@@ -197,8 +202,8 @@ def pooled_deviation(attempts: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 
 @lru_cache(maxsize=16)
-def most_probable_sigma(tree: tuple[Node, ...]) -> float:
-    """Return the most probable sigma of a tree, in the unit of its scores and as a power of RUNG.
+def most_probable_sigma(tree: tuple[Node, ...], usual_bpb: float = TYPICAL_SIGMA_BPB) -> float:
+    """Return the most probable sigma of a tree, in the unit of its scores and as a power of RUNG; usual_bpb: a guess.
 
     It maximises the likelihood of all scores, times a log-normal prior. The spread of repeated runs alone would
     mislead, since runs are repeated because of their first score: it is only where the search begins.
@@ -208,10 +213,10 @@ def most_probable_sigma(tree: tuple[Node, ...]) -> float:
 
     def plausibility(rung: int) -> float:
         sigma_bpb = RUNG**rung
-        prior = -0.5 * (math.log(sigma_bpb / TYPICAL_SIGMA_BPB) / TYPICAL_SPREAD) ** 2
+        prior = -0.5 * (math.log(sigma_bpb / usual_bpb) / TYPICAL_SPREAD) ** 2
         return learn(tree, sigma_bpb).log_evidence - (runs - 1) * math.log(sigma_bpb) + prior
 
-    rung = round(math.log(pooled_bpb if freedom else TYPICAL_SIGMA_BPB, RUNG))
+    rung = round(math.log(pooled_bpb if freedom else usual_bpb, RUNG))
     while (best := max((rung - 1, rung, rung + 1), key=plausibility)) != rung:
         rung = best
     return RUNG**rung

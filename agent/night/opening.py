@@ -19,7 +19,7 @@ from agent.archive import MANIFEST, at_home, missing_base, missing_corpus
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
 from agent.experiment import WHOLE, DeviceSlot, Night, Options, is_preview
-from agent.files import check_disk, ignore_all, steadfast
+from agent.files import check_disk, home_folder, ignore_all, steadfast
 from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
 from agent.judging.studies import EverySeed
@@ -46,7 +46,9 @@ from agent.runs.fixed import (
     protocol,
     verify_pins,
 )
+from agent.runs.reported import takes
 from agent.runs.runner import Runner
+from agent.sandbox.places import check_shown, places_of
 from agent.sandbox.sandboxes import choose
 from agent.sandbox.supervisor import limits_of_machine
 from agent.script.contract import fixed_files
@@ -73,7 +75,7 @@ class Request:
     asked: Mapping[str, Any] = field(default_factory=dict)  # options that the user named
     limits: Limits = field(default_factory=Limits)
     proposers: Sequence[Proposer] | None = None  # None: the night's options name them
-    baseline: Callable[[Place], str] = read_script  # attempt 0's script
+    baseline: Callable[[Place, str | None], str] = read_script  # attempt 0's script
     dataset: str | None = None  # data set to prepare for a new night; None: the corpus that the folder uses
     goes_on: bool = False  # the Ray cluster was lost: wait for it, and keep earlier wishes to end the night
 
@@ -139,11 +141,15 @@ def open_context(request: Request) -> Iterator[NightContext]:
             stop=stop,
             limits=limits,
             baseline=request.baseline,
-            # In a preview, a dry run would cost as much as it saves.
-            dry_runs=options.dry_run and not is_preview(budget_s),
+            # In a preview, a dry run would cost as much as it saves, and only our contract has a way to make one.
+            dry_runs=options.dry_run and not is_preview(budget_s) and options.metric is None,
             patience_s=patience_s(options) if by_options else 0.0,
             messages=messages,
-            measures_phases=by_options and has_reader(options) and cluster is None and not is_preview(budget_s),
+            measures_phases=by_options
+            and has_reader(options)
+            and cluster is None
+            and not is_preview(budget_s)
+            and options.metric is None,
         )
         if options.report and budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))
@@ -204,13 +210,19 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
 def open_night(request: Request, before: Night | None, options: Options, cluster: "Cluster | None") -> Night:
     """Resume the night that was there before, with these options, or open a new one; raise NightshiftError."""
     check_disk(request.place.repo.root)
+    if options.metric is not None and request.dataset is not None:
+        raise NightError(f"--dataset {request.dataset} is no text for this script; show it its data with --read PATH")
+    check_shown(map(Path, options.read), filter(None, (home_folder(), request.place.repo.root)))
+    if options.python is not None:
+        places_of(options.python)
     return _begin(request, options, cluster) if before is None else _resume(request, before, options, cluster)
 
 
 def _begin(request: Request, options: Options, cluster: "Cluster | None") -> Night:
     place, beside = request.place, request.place.script_path.parent
-    script = read_script(place)
-    names = fixed_files(beside, script)
+    metric = options.metric
+    script = read_script(place, metric)
+    names = fixed_files(beside, script, is_scored=metric is None)
     tag = _new_tag(place, request.tag)
     if place.repo.find("refs/heads/experiments"):
         raise RepoError(
@@ -229,12 +241,17 @@ def _begin(request: Request, options: Options, cluster: "Cluster | None") -> Nig
 
     with laid_out(beside, names) as asked:
         options, slot = _first_slot(asked, options)
-        facts: Mapping[str, Any] = probe(asked, dataset=request.dataset, slot=slot, used_in=beside)
+        reported = _reported(place, options)
+        facts: Mapping[str, Any] = probe(asked, None, request.dataset, slot, used_in=beside, reported=reported)
     if cluster is not None:
         lay_out()  # nodes get these files
         facts = cluster.facts(options, fixed, facts, None)
-    (dial_check(options) if request.proposers is None else read_dials)(script, facts["device_kind"])
-    budget_s = request.budget_s or float(facts["budget_s"])
+    check = dial_check(options) if request.proposers is None else read_dials
+    check(script, facts["device_kind"], strict=metric is None)  # other scripts have other brackets in their comments
+    budget_s = request.budget_s or _limit_as_budget(script, options) or float(facts["budget_s"])
+    if options.limit_s is not None and options.limit_s < budget_s:
+        raise NightError(f"--limit-s {options.limit_s:g} is less than the budget of {budget_s:g} s; raise it")
+    data = facts.get("data", str(folder / "none"))
     check_hours(request.limits.hours, Pace.of((), (), budget_s))
     if cluster is None:
         lay_out()
@@ -248,9 +265,9 @@ def _begin(request: Request, options: Options, cluster: "Cluster | None") -> Nig
         device_kind=facts["device_kind"],
         device=facts["device"],
         protocol=protocol(facts, budget_s),
-        data=facts["data"],
+        data=data,
         started=utc_now(),
-        pins=pins_of(fixed, Path(facts["data"])),
+        pins=pins_of(fixed, Path(data)),
         options=options,
         id=new_id(),
         cores=facts.get("cores"),
@@ -259,6 +276,16 @@ def _begin(request: Request, options: Options, cluster: "Cluster | None") -> Nig
     with Journal.create(place.journal(tag), night):  # last: a folder without a journal is no night
         pass
     return night
+
+
+def _reported(place: Place, options: Options) -> str | None:
+    """Return whose number a night compares, where its script reports that itself."""
+    return None if options.metric is None else f"{place.script} {options.metric}"
+
+
+def _limit_as_budget(script: str, options: Options) -> float | None:
+    """Return the limit of a run as its budget, for a script that cannot be told one."""
+    return None if options.metric is None or takes(script, "--budget-s") else options.limit_s
 
 
 def _first_slot(folder: Path, options: Options) -> tuple[Options, DeviceSlot]:
@@ -300,7 +327,8 @@ def _resume(request: Request, night: Night, options: Options, cluster: "Cluster 
         dataset = load_data(Path(night.data), verify=False).manifest["dataset"]
         if request.dataset != dataset:
             raise kept_as_it_is(night.tag, f"--dataset {dataset}", request.dataset)
-    facts: Mapping[str, Any] = probe(fixed, night.data, slot=slots_of_night(night)[0])
+    slot, reported = slots_of_night(night)[0], _reported(place, options)
+    facts: Mapping[str, Any] = probe(fixed, night.data, slot=slot, reported=reported)
     if cluster is not None:
         facts = cluster.facts(options, fixed, facts, night.device)
     check_same_machine(night, facts)

@@ -341,6 +341,8 @@ class Plan:
         of attempt 0 took.
         """
         night = self.context.night
+        if night.options.limit_s is not None:
+            return night.options.limit_s - night.budget_s
         if night.options.allowance_s is not None:
             return night.options.allowance_s
         if number == 0 or night.options.study is not None:  # an arm may take longer than the baseline to compile

@@ -271,7 +271,8 @@ class Proposals:
         if not state.attempts:
             if context.night.options.study is not None:  # killed before its arms were entered
                 raise NightError(f"study {context.night.tag} has no arms yet; go on with: {typed('study', 'PLAN')}")
-            script, hypothesis = context.baseline(context.place), "The script that the night began with."
+            script = context.baseline(context.place, context.night.options.metric)
+            hypothesis = "The script that the night began with."
             state.enter(None, Proposal.of(script, "baseline", hypothesis, "you"))
             return NextProposal.ENTERED
         best = state.best

@@ -115,7 +115,7 @@ def unaudited(attempt: Attempt, confirmation: int = 0) -> Iterator[tuple[Run, Sp
     for run in runs:
         scores: tuple[tuple[Split, Score | None], ...] = (("validation", run.score), ("holdout", run.holdout))
         for split, score in scores:
-            if score is not None and score.val_bpb is not None and score.audit is None:
+            if score is not None and score.val_bpb is not None and not score.is_reported and score.audit is None:
                 yield run, split
 
 
@@ -144,7 +144,7 @@ class NightContext:
     watcher: Watcher
     stop: Stop
     limits: Limits
-    baseline: Callable[[Place], str] = read_script  # attempt 0's script
+    baseline: Callable[[Place, str | None], str] = read_script  # attempt 0's script
     dry_runs: bool = False  # a second of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a proposer may take
     messages: Messages = field(default_factory=Messages)  # messages of the proposers

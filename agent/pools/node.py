@@ -24,8 +24,9 @@ from agent.pools.device_slots import cores_of_machine, sets_of_cores
 from agent.runs.execute import execute
 from agent.runs.fixed import digest, lay_out_warm, probe
 from agent.runs.jobs import Job, Measure, Result, Trial
+from agent.runs.reported import SUMMARY_BYTES
 from agent.runs.runner import Runner, beside
-from agent.runs.train import METRICS, METRICS_BYTES, SUMMARY_BYTES
+from agent.runs.train import METRICS, METRICS_BYTES
 from agent.sandbox.process import LOG
 from agent.sandbox.sandboxes import choose
 from agent.sandbox.supervisor import limits_of_machine

@@ -14,7 +14,7 @@ from agent.errors import NightError, ScriptError
 from agent.experiment import Ask, Attempt, History, Night, Noise, Options, Proposal
 from agent.records.place import Place
 from agent.records.record import Record
-from agent.script.contract import check_script, imports
+from agent.script.contract import check_script, imports_of_edits
 from agent.script.dials import fingerprint, first_with
 
 # ---- what a proposer is told -----------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class Briefing:
 def check_proposal(proposal: Proposal, history: History, script: str) -> None:
     """Raise NightError for a proposal that cannot be a new attempt; `script` is the script's name for the message."""
     try:
-        check_script(proposal.script, script, imports(history[0].proposal.script))
+        check_script(proposal.script, script, imports_of_edits(history[0].proposal.script))
     except ScriptError as error:
         raise NightError(f"{proposal.proposer} proposed a script that cannot be run: {error}") from error
     earlier = first_with(fingerprint(proposal.script), history)

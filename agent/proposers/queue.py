@@ -24,7 +24,7 @@ from agent.proposers.keys import check_without_keys
 from agent.proposers.proposer import Around, Briefing, Proposer, check_proposal
 from agent.records.journal import Journal
 from agent.records.place import Place
-from agent.script.contract import MAX_SCRIPT_BYTES, check_script, modules_beside
+from agent.script.contract import MAX_SCRIPT_BYTES, check_script, imports_of_edits, modules_beside
 from agent.script.dials import fingerprint, first_with
 from agent.script.merge import apply_patch, basis_of, check_patch, is_patch, merged
 from agent.text import plain_lines
@@ -98,17 +98,22 @@ def submit(
     based_on: int | None = None,
     made_for: str | None = None,
     words: Sequence[str] = (),
+    metric: str | None = None,
 ) -> Path:
     """Put a script, or a patch of it, at the end of the queue; message is a title line and why it should help.
 
-    Return the entry's file, whole and on disk. Raise ScriptError for what could never be tried, NightError for an
-    empty message, for a key in it or in the script, and for a queue that is full or held up.
+    metric: the number that the script reports itself, in place of the contract. Return the entry's file, whole and on
+    disk. Raise ScriptError for what could never be tried, NightError for an empty message, for a key in it or in the
+    script, and for a queue that is full or held up.
     """
     title, _, why = message.strip().partition("\n")
     if not title.strip():
         raise NightError(f"say what is tried and why, as in: {typed('try', '-m', 'wider MLP: it learns more a step')}")
     check_without_keys("this edit", message, text)
-    (check_patch if is_patch(text) else check_script)(text, script)
+    if is_patch(text):
+        check_patch(text, script)
+    else:
+        check_script(text, script, frozenset() if metric is None else None)
     idea = Proposal.of(text, title, why, PROPOSER)
     entry = QueueEntry(
         *(text, idea.title, idea.hypothesis, now), based_on=based_on, made_for=made_for, words=tuple(words)
@@ -282,7 +287,9 @@ def check_submission(text: str, file: Path, place: Place, where: Place, history:
     if script is None:
         return
     # a file in the words of whoever named it, before it gets the script's own name
-    check_script(script, place.script if is_patch(text) else str(file), modules_beside(place.script_path.parent))
+    beside = modules_beside(place.script_path.parent)
+    may_import = beside if imports_of_edits(history[0].proposal.script if history else committed) is not None else None
+    check_script(script, place.script if is_patch(text) else str(file), may_import)
     digest = fingerprint(script)
     if digest == _digest(committed, place.script, history, committed):
         raise NightError(f"{file} changes nothing that runs in the script as it was committed; {NOTHING}")

@@ -81,7 +81,7 @@ def check_proposers(options: Options, named: Mapping[str, Any]) -> None:
         proposer.check(options)
 
 
-def dial_check(options: Options) -> Callable[[str, str], object]:
+def dial_check(options: Options) -> Callable[..., object]:
     """Return the check that (script, device kind) has to pass before a night opens with these options.
 
     The search needs dials to turn. So does a mix without a model or an agent: known ideas come to an end.

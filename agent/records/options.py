@@ -11,12 +11,14 @@ from typing import Any
 from agent.errors import NightError
 from agent.experiment import Options
 from agent.judging.judges import JUDGES
-from agent.text import plainly
+from agent.text import one_line, plainly
 
 # An option that is not given stays as the night has it. Verdicts depend on these, and those before and after a change
 # would not compare: another value is refused. The night takes another value of any other option, and keeps it.
-FIXED = ("judge", "confirm", "plausible_gain", "allowance_s")
+FIXED = ("judge", "confirm", "plausible_gain", "allowance_s", "limit_s", "metric")
+OF_REPORTED = ("read", "python")  # options of scripts that report their own score
 OF_THE_MODEL = ("price", "llm_max_tokens")
+METRIC_CHARS = 60  # of a name
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
 
 
@@ -60,12 +62,14 @@ def as_words(asked: Mapping[str, Any]) -> list[str]:
         match value:
             case bool():
                 words.append(option if value else option.replace("--", "--no-", 1))
+            case tuple() if name == "read":
+                words += [word for path in value for word in (option, path)]
             case tuple():
                 words += [option, ",".join(map(plainly, value))]
             case float():
                 words += [option, plainly(value)]
             case _:
-                words += [option, str(value)]
+                words += [f"{option}={value}"] if name == "metric" else [option, str(value)]
     return words
 
 
@@ -77,8 +81,7 @@ def option_of(name: str) -> str:
 def spelled(options: Options, name: str) -> str:
     """Write one of the options for a sentence."""
     value = getattr(options, name)
-    option, *rest = as_words({name: value})
-    return f"no {option}" if value is None else " ".join([option, *rest])
+    return f"no {option_of(name)}" if value is None else " ".join(as_words({name: value}))
 
 
 def _checked(options: Options) -> Options:
@@ -86,6 +89,27 @@ def _checked(options: Options) -> Options:
         raise NightError(f"there is no judge {options.judge} here; choose from {', '.join(JUDGES)}")
     if options.confirm and options.judge != "greedy":
         raise NightError(f"--confirm is for --judge greedy; {options.judge} decides by itself how often to measure")
+    if options.metric is None:
+        for name in OF_REPORTED:
+            if getattr(options, name):
+                raise NightError(
+                    f"{spelled(options, name)} is for a script that prints its own score; add --metric NAME"
+                )
+    else:
+        _check_metric(options)
     if options.ray_address is not None and options.pool != "ray":
         raise NightError(f"--ray-address {options.ray_address} is for --pool ray; add that, or leave the address out")
     return options
+
+
+def _check_metric(options: Options) -> None:
+    """Raise NightError for a name that no line can have, and for what only nightshift's own score allows."""
+    metric = str(options.metric)
+    name = metric.removeprefix("-")
+    if one_line(name, METRIC_CHARS) != name or not name.strip("- ") or ":" in name:
+        raise NightError(
+            f"--metric {metric!r} names no number; name one as the script prints it, as in --metric val_loss"
+        )
+    if options.early_stop or options.pool == "ray":
+        wrong = "--early-stop" if options.early_stop else "--pool ray"
+        raise NightError(f"{wrong} is for scripts that nightshift scores; leave it out beside --metric {metric}")

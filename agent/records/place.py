@@ -30,8 +30,8 @@ class Place:
             repo = Repo.containing(script.parent.resolve())
         except NoRepository:
             if script.exists():
-                # The error advises to make a repository, which another kind of script should not get.
-                check_script(read_text(script), str(script), modules_beside(script.parent))
+                # The error advises to make a repository, which what is no script should not get.
+                check_script(read_text(script), str(script), None)
                 raise
             raise no_script(script) from None
         return cls(repo, (script.parent.resolve() / script.name).relative_to(repo.root.resolve()).as_posix())
@@ -111,19 +111,24 @@ def _last_at_work(path: Path) -> str:
         return ""
 
 
-def read_script(place: Place) -> str:
-    """Read the script from the working tree, uncommitted edits included, and check it against the contract."""
+def read_script(place: Place, metric: str | None = None) -> str:
+    """Read the script from the working tree, uncommitted edits included, and check it against the contract.
+
+    metric: the number that it reports itself, in place of the contract.
+    """
     if not place.script_path.exists():
         raise no_script(place.script_path)
-    source = read_text(place.script_path)
-    check_script(source, place.script, modules_beside(place.script_path.parent))
-    return source
+    return _checked(place, read_text(place.script_path), metric)
 
 
-def committed(place: Place) -> str:
+def committed(place: Place, metric: str | None = None) -> str:
     """Return the script as it stands in HEAD: edits of the working tree are measured against it."""
-    source = place.repo.read("HEAD", place.script)
-    check_script(source, place.script, modules_beside(place.script_path.parent))
+    return _checked(place, place.repo.read("HEAD", place.script), metric)
+
+
+def _checked(place: Place, source: str, metric: str | None) -> str:
+    beside = modules_beside(place.script_path.parent) if metric is None else None
+    check_script(source, place.script, beside)
     return source
 
 

@@ -19,7 +19,7 @@ from agent.script.dials import Value
 
 Turned = Mapping[str, tuple[Value, Value]]  # dial → its value in the parent and in the attempt, where they differ
 # The options that say how a night was judged. Others are private: an agent's command line, a server's address.
-PUBLIC = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer", "study")
+PUBLIC = ("judge", "confirm", "plausible_gain", "early_stop", "sandbox", "proposer", "study", "metric")
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs a __dict__
@@ -148,7 +148,7 @@ OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or 
 
 def likeness(past: Night, night: Night) -> float:
     """Return how much an earlier night tells about this one, 0 to 1: 1 with the same device and protocol."""
-    if past.device_kind != night.device_kind or min(past.budget_s, night.budget_s) <= 0:
+    if (past.device_kind, past.metric) != (night.device_kind, night.metric) or min(past.budget_s, night.budget_s) <= 0:
         return 0.0
     alike = 1.0 if past.device == night.device else OTHER_DEVICE
     if past.protocol != night.protocol:

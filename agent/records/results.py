@@ -144,7 +144,7 @@ def _mean(scores: Iterable[float | None]) -> float | None:
 
 
 def _number(value: float | None, decimals: int) -> str:
-    return f"{value:.{decimals}f}" if value is not None and 0 <= value < ABSURD else ""
+    return f"{value:.{decimals}f}" if value is not None and abs(value) < ABSURD else ""
 
 
 # ---- reading, also rows of other tools -------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def _facts_in(folder: Path) -> dict[str, Any]:
 def _check(record: Record) -> None:
     """Raise ValueError for numbers, a path or commits that no night has, and for findings about attempts it lacks."""
     for name, value in leaves(msgspec.to_builtins(record)):
-        if isinstance(value, int | float) and not is_measured(name, value):
+        if isinstance(value, int | float) and not is_measured(name, value, record.night):
             raise ValueError(f"it has {value:g} as {name}, which no night has")
     commits = (attempt.commit for attempt in record.attempts if attempt.commit is not None)
     if harmless(record.night.script) != record.night.script or not all(map(COMMIT.fullmatch, commits)):
@@ -175,9 +175,11 @@ def leaves(value: object, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def is_measured(name: str, value: float) -> bool:
+def is_measured(name: str, value: float, night: Night) -> bool:
     """Return whether a field of this name may have the number: beyond, no number follows from it."""
     least, most = MEASURED if name in SCORES or (name in NOISE and value != 0) else (-MOST, MOST)
+    if name == "val_bpb" and night.options.metric is not None:
+        least = -most
     return least <= value <= most
 
 

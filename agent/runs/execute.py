@@ -15,6 +15,7 @@ from agent.experiment import Attempt, Audit, DryRun, Ending, Run, Score
 from agent.files import remove
 from agent.judging.failures import process_failure, run_failure
 from agent.runs.jobs import AuditRun, Job, Measure, Result, Trial
+from agent.runs.reported import score_of
 from agent.runs.runner import Runner, Stopped, beside
 from agent.runs.score import (
     Rows,
@@ -85,7 +86,7 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
     failure, overran = (None, False) if trains_on else (process_failure(outcome), was_ended)
     if failure is None and trial.attempt == 0:
         runner.keep_warm(folder)
-    if outcome.ending is Ending.FINISHED:
+    if outcome.ending is Ending.FINISHED and runner.night.options.metric is None:
         try:
             rows = Rows.of_training(runner.night, TRIAL_ROWS)
             committed_losses(runner, trial, folder, trial.scoring_s, rows)
@@ -133,6 +134,9 @@ def _measure(job: Measure, runner: Runner) -> Run:
 
 def _scored(job: Measure, runner: Runner, run: Run) -> Run:
     """Return a finished run with its score; in the confirmation with that on the holdout, too."""
+    metric = runner.night.options.metric
+    if metric is not None:
+        return replace(run, score=score_of(runner.run_folder(job.attempt, job.seed), metric))
     heavy = too_heavy(run, job.most_weights_bytes)
     if heavy is not None:
         return replace(run, score=Score(None, 0.0, heavy))

@@ -19,17 +19,19 @@ from agent.experiment import WHOLE, DeviceSlot, Night, is_preview
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
-from agent.runs.probe import KIND
+from agent.runs.probe import NO_DATA
 from agent.sandbox.environment import settings_in, slot_env
 from agent.sandbox.process import end
 
 LAB, OF_LAB = PACKAGE / "lab", (".py", ".c", ".cu")
+SELF_REPORTED = "self-reported"  # the end of a protocol whose scores nothing has checked
+REPORTED_BUDGET_S = 300.0
 PROBE = Path(__file__).with_name("probe.py")
 
 
 def device_kind(folder: Path) -> str:
     """Ask the fixed files for the kind of device alone, before there is a device slot for it."""
-    return str(probe(folder, dataset=KIND)["device_kind"])
+    return str(probe(folder, dataset=NO_DATA)["device_kind"])
 
 
 def probe(
@@ -38,15 +40,17 @@ def probe(
     dataset: str | None = None,
     slot: DeviceSlot = WHOLE,
     used_in: Path | None = None,
+    reported: str | None = None,
 ) -> dict[str, Any]:
     """Ask the fixed files in a folder for device, data and default budget; they prepare missing or named data first.
 
     The device is the one that a worker with this device slot has. used_in: the folder whose choice of a corpus counts
-    where neither data nor dataset name one.
+    where neither data nor dataset name one. reported: the score that a script reports itself, which needs no data.
     """
     environment = dict(os.environ) | slot_env(slot) | ({"NIGHTSHIFT_DATA": data} if data else {})
     # unbuffered (-u), as words that a full or closed stderr refused would be tried again at its end, and fail it
-    command = [sys.executable, "-P", "-u", str(PROBE), str(folder), dataset or "", *map(str, slot.cores)]
+    wanted = NO_DATA if reported is not None else dataset or ""
+    command = [sys.executable, "-P", "-u", str(PROBE), str(folder), wanted, *map(str, slot.cores)]
     process = subprocess.Popen(
         command, cwd=used_in or folder, env=environment, stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C reaches the harness alone, and not each process that prepares data
@@ -59,10 +63,14 @@ def probe(
         raise MachineError(
             f"device and data could not be read (exit code {process.returncode}); run: {typed('doctor')}"
         )
-    facts = json.loads(answer)
+    facts: dict[str, Any] = json.loads(answer)
     if "error" in facts:
         raise (NightError if facts.get("is_misuse") else MachineError)(facts["error"])
-    return {**facts, "settings": settings_in(environment, facts["device_kind"])}
+    settings = settings_in(environment, facts["device_kind"])
+    if reported is not None:
+        settings = "+".join(filter(None, [settings, SELF_REPORTED]))
+        facts |= {"fingerprint": reported, "budget_s": REPORTED_BUDGET_S}
+    return facts | {"settings": settings}
 
 
 @contextmanager

@@ -4,7 +4,7 @@ It runs as a separate short process, because a process that imports MLX holds de
 
     python -P probe.py FOLDER [DATASET [CORE...]]
 
-FOLDER has the fixed files of a night. DATASET may be empty, or --kind to report the kind of device alone. The data are
+FOLDER has the fixed files of a night. DATASET may be empty, or --no-data to report the device alone. The data are
 prepared on all cores; then the device is described as a worker that is pinned to these cores has it.
 """
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
-KIND = "--kind"
+NO_DATA = "--no-data"
 
 
 def main(folder: str, dataset: str = "", *cores: str) -> None:
@@ -49,25 +49,23 @@ def device_and_data(dataset: str, cores: tuple[int, ...]) -> dict[str, object]:
 
     hardware.tune()
     kind = hardware.preset()  # fails without MLX
-    if dataset == KIND:
-        return {"device_kind": kind}
-    import prepare
-    from agent.lab.corpus import DATASETS, DataError
-    from agent.lab.kernels.device import kernel_device
+    facts: dict[str, object] = {}
+    if dataset != NO_DATA:
+        import prepare
+        from agent.lab.corpus import DATASETS, DataError
+        from agent.lab.kernels.device import kernel_device
 
-    try:
-        data = prepare.load_data(prepare.prepare(dataset, use="nowhere")) if dataset else prepare.ensure_data()
-    except DataError as error:
-        return {"error": str(error), "is_misuse": bool(dataset) and dataset not in DATASETS}
-    kernel_device()  # compiles them into the user's cache, of which every run gets a copy
+        try:
+            data = prepare.load_data(prepare.prepare(dataset, use="nowhere")) if dataset else prepare.ensure_data()
+        except DataError as error:
+            return {"error": str(error), "is_misuse": bool(dataset) and dataset not in DATASETS}
+        kernel_device()  # compiles them into the user's cache, of which every run gets a copy
+        facts = {"data": str(data.folder), "fingerprint": data.fingerprint, "budget_s": prepare.TIME_BUDGET_S}
     if cores:
         os.sched_setaffinity(0, cores)
-    return {
+    return facts | {
         "device_kind": kind,
         "device": hardware.device_name(),
-        "data": str(data.folder),
-        "fingerprint": data.fingerprint,
-        "budget_s": prepare.TIME_BUDGET_S,
         "cores": hardware.usable_cores(),
         "memory_bytes": hardware.memory_bytes(),
     }

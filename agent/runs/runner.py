@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,9 @@ from agent.files import home_folder, plain_bytes, remove
 from agent.invocation import typed
 from agent.judging.failures import machine_fault
 from agent.records.place import run_folder
+from agent.runs.reported import SEED
 from agent.sandbox.environment import TMP, sandbox_env
-from agent.sandbox.places import View
+from agent.sandbox.places import View, places_of
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.sandbox.sandboxes import Sandbox, bring_in
 from agent.sandbox.supervisor import ResourceLimits
@@ -104,6 +105,9 @@ class Runner:
             if self.warm.is_dir():
                 shutil.copytree(self.warm, folder / TMP)
         (folder / TMP / "cache").mkdir(parents=True, exist_ok=True)
+        for path, link in self._links(folder):
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(path)
 
     def call(
         self,
@@ -112,6 +116,7 @@ class Runner:
         limit_s: float,
         *readable: Path,
         trains: bool = False,
+        seed: int = 0,
         progress: Callable[[], Progress | None] = lambda: None,
         hopeless: Callable[[], bool] = lambda: False,
     ) -> Outcome:
@@ -125,7 +130,7 @@ class Runner:
             self.sandbox.wrap(command, self.view(folder, *readable, trains=trains)),
             folder,
             limits=self.resource_limits,
-            env=sandbox_env(folder, self.night.data, self.slot),
+            env=sandbox_env(folder, self.night.data, self.slot) | {SEED: str(seed)},
             cores=self.slot.cores,
             limit_s=limit_s,
             is_fair=self.night.device_kind == "cpu",
@@ -187,8 +192,21 @@ class Runner:
         data, patterns = Path(self.night.data), (*SHOWN, *(TRAINING_TEXT if trains else ()))
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
         root = self.root or self.folder.parents[2]
-        hidden = (*filter(None, [home_folder()]), root, data)
+        hidden, options = (*filter(None, [home_folder()]), root, data), self.night.options
+        if trains and options.metric is not None:
+            own = () if options.python is None else places_of(options.python, hidden)
+            readable += (*map(Path, options.read), *own)
         return View(folder, (*shown, *readable), hidden)
+
+    def _links(self, folder: Path) -> Iterator[tuple[Path, Path]]:
+        """Yield what a script may read, and where it finds that: beside itself or in its home, as outside."""
+        beside = ((self.root or self.folder.parents[2]) / self.night.script).parent
+        for path in map(Path, self.night.options.read):
+            for place, to in ((beside, folder), (home_folder(), folder / TMP)):
+                link = to / path.relative_to(place) if place is not None and path.is_relative_to(place) else to
+                if not os.path.lexists(link):
+                    yield path, link
+                    break
 
     def keep_only(self, folder: Path, *results: str) -> None:
         """Delete what a process left in its folder, except for its log and these results: many runs would fill a disk.

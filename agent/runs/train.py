@@ -9,17 +9,18 @@ import os
 import re
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from agent.experiment import Attempt, Ending, History, Progress, Run, Summary
 from agent.files import open_plain, plain_bytes, read_end
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses, point_of
 from agent.runs.jobs import Measure
+from agent.runs.reported import SUMMARY, SUMMARY_BYTES, numbers_of, takes
 from agent.runs.runner import WEIGHTS, Runner
 from agent.sandbox.process import Outcome
 from agent.text import ABSURD, is_finite, plainly
@@ -50,7 +51,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
         outcome.ending,
         outcome.exit_code,
         outcome.wall_s,
-        read_summary(out),
+        read_summary(out) if runner.night.options.metric is None else summary_of(numbers_of(folder)),
         outcome.last_lines,
         weights_bytes=plain_bytes(folder / WEIGHTS),
         params=read_params(out) if is_finished else None,
@@ -61,7 +62,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
     if job.attempt == 0 and is_finished:
         runner.keep_warm(folder)
     weights = (WEIGHTS,) if is_finished else ()
-    runner.keep_only(folder, runner.script_name, f"out/{METRICS}", "out/summary.json", *weights)
+    runner.keep_only(folder, runner.script_name, f"out/{METRICS}", f"out/{SUMMARY}", SUMMARY, *weights)
     return run, outcome.why_invalid
 
 
@@ -77,23 +78,30 @@ def train_in(
 ) -> Outcome:
     """Train in this folder, emptied first, with the night's budget, by which a script may choose its model.
 
-    It is killed allowance_s after train_s. Its outcome is a crash, too, where it leaves no weights.
+    It is killed allowance_s after train_s. Its outcome is a crash, too, where it leaves no weights. A script that
+    reports its own score is told only the options that it takes, and leaves what it likes.
     """
     runner.lay_out(folder, script)
     out = folder / "out"
     out.mkdir()
-    options = ("--budget-s", plainly(runner.night.budget_s), "--seed", str(seed), "--out", "out", "--no-eval", *options)
+    told = {"--budget-s": plainly(runner.night.budget_s), "--seed": str(seed), "--out": "out"}
+    is_scored = runner.night.options.metric is None
+    options = (
+        *(word for option, value in told.items() if is_scored or takes(script, option) for word in (option, value)),
+        *(("--no-eval", *options) if is_scored else ()),
+    )
     outcome = runner.call(
-        [sys.executable, runner.script_name, *options],
+        [runner.night.options.python or sys.executable, runner.script_name, *options],
         folder,
         train_s + allowance_s,
         trains=True,
+        seed=seed,
         progress=lambda: read_progress(out),
         hopeless=hopeless,
     )
     if outcome.ending is Ending.OVERRAN:
         return outcome.explained(f"{train_s:g} s of training and {allowance_s:.3g} s for start and end are over")
-    if outcome.ending is Ending.FINISHED and plain_bytes(folder / WEIGHTS) is None:
+    if is_scored and outcome.ending is Ending.FINISHED and plain_bytes(folder / WEIGHTS) is None:
         return replace(outcome.explained(f"it left no {WEIGHTS}"), ending=Ending.CRASHED)
     return outcome
 
@@ -117,7 +125,7 @@ def _allowance_s(runs: Sequence[Run], budget_s: float) -> float:
 # ---- what a script leaves --------------------------------------------------------------------------------------------
 
 METRICS, METRICS_BYTES = "metrics.jsonl", 8 << 20  # the end of a longer file: about 60,000 points
-POINT_BYTES, SUMMARY_BYTES = 4 << 10, 1 << 20  # much more than a line of metrics.jsonl, or a summary, needs
+POINT_BYTES = 4 << 10  # much more than a line of metrics.jsonl needs
 COUNTS = ("num_steps", "depth")  # these numbers of a summary are whole
 # enough for 16,000 tensors, and quick to read
 HEADER_BYTES = 4 << 20
@@ -146,10 +154,14 @@ def read_progress(out: Path) -> Progress | None:
 def read_summary(out: Path) -> Summary | None:
     """Return the numbers of the script's summary.json, without those that are impossible; None if it has none."""
     try:
-        numbers = json.loads(read_end(out, "summary.json", SUMMARY_BYTES))
-        names = [field.name for field in fields(Summary) if _is_plausible(field.name, numbers.get(field.name))]
+        return summary_of(json.loads(read_end(out, SUMMARY, SUMMARY_BYTES)))
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
+
+
+def summary_of(numbers: Mapping[str, Any]) -> Summary:
+    """Return those of these numbers that a summary has, without those that are impossible."""
+    names = [field.name for field in fields(Summary) if _is_plausible(field.name, numbers.get(field.name))]
     return Summary(**{name: numbers[name] for name in names})
 
 

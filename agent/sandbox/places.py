@@ -7,7 +7,9 @@ all of /proc except what honest programs read, so the counters of future kernels
 process's own folder there remain visible. So do free memory and load: a system call returns both.
 """
 
+import json
 import os
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from agent.errors import MachineError
+from agent.errors import MachineError, NightError
 from agent.files import home_folder
 
 # Libraries read the container's share of cores and memory in the limits of control groups.
@@ -58,6 +60,7 @@ COUNTING = (
     *(f"sys/devices/system/cpu/cpu*/{name}" for name in ("acpi_cppc", "cpuidle", "thermal_throttle")),
     "sys/devices/system/cpu/cpufreq/policy*/stats",
 )
+START_S = 60  # s; this suffices for an interpreter on a slow disk
 GPU_DEVICES = ("nvidia*", "nvidia-limits/*", "dri/renderD*")
 
 
@@ -147,7 +150,7 @@ def python_places(hidden: tuple[Path, ...] = ()) -> tuple[Path, ...]:
     named += [part for prefix in prefixes for name in ("lib", "lib64") for part in _libraries(prefix / name)]
     named += [*_standard_library(), *_packages()]
     named += [Path(entry) for entry in os.environ.get("LD_LIBRARY_PATH", "").split(":") if entry]
-    named += _steps_to_python()
+    named += _steps_to(Path(sys.executable))
     # the path must have no `..`, since the folder before it may not be visible in the sandbox
     spelled = {Path(os.path.normpath(path.absolute())) for path in named if path.exists()}
     spelled |= {path.resolve() for path in named if path.exists()}
@@ -184,9 +187,40 @@ def unasked() -> tuple[Path, ...]:
     return tuple(sorted({path.resolve() for path in found if path.is_dir()} - {path.resolve() for path in packages}))
 
 
-def _steps_to_python() -> Iterator[Path]:
-    """Yield every link from sys.executable to the real interpreter: each must be visible to be followed."""
-    step = Path(sys.executable)
+@cache
+def places_of(python: str, hidden: tuple[Path, ...] = ()) -> tuple[Path, ...]:
+    """Return where another interpreter and its packages are, without places that would show a hidden folder.
+
+    Raise NightError where it does not run.
+    """
+    code = "import json, sys; print(json.dumps([sys.prefix, sys.base_prefix, *sys.path[1:]]))"
+    try:
+        done = subprocess.run([python, "-c", code], capture_output=True, timeout=START_S, check=True)
+        named = {Path(place) for place in json.loads(done.stdout)}
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise NightError(f"--python {python} does not run ({error}); name another, as .venv/bin/python") from error
+    named -= {Path("/usr"), Path("/usr/local")}  # of these, system_places() has what programs need
+    shown = sorted(place for place in named if place.exists() and not any(_holds(place, folder) for folder in hidden))
+    seen = (*shown, *python_places(hidden))  # a link in these cannot be shown a second time
+    return (*shown, *(step for step in _steps_to(Path(python)) if not any(map(step.is_relative_to, seen))))
+
+
+def check_shown(places: Iterable[Path], hidden: Iterable[Path]) -> None:
+    """Raise NightError for a path that is not there, or that would show a hidden folder."""
+    for place in places:
+        if not place.exists():
+            raise NightError(f"--read {place} names nothing that is there; check it")
+        for folder in hidden:
+            if _holds(place, folder):
+                raise NightError(f"--read {place} would show all of {folder} to the script; name what it needs of that")
+
+
+def _holds(place: Path, folder: Path) -> bool:
+    return folder.resolve().is_relative_to(place.resolve())
+
+
+def _steps_to(step: Path) -> Iterator[Path]:
+    """Yield every link from an interpreter to the real one: each must be visible to be followed."""
     while step.is_symlink():
         yield from (step, step.parent.resolve() / step.name)
         step = step.parent / step.readlink()

@@ -151,7 +151,7 @@ class Bubblewrap:
             else:
                 mounts += _read_only([place])
         mounts += _read_only(sorted(python_around(view.hidden)))
-        hidden = (*counters(), *unasked())
+        hidden = [path for path in (*counters(), *unasked()) if not any(map(path.is_relative_to, view.readable))]
         empty = [str(path) for path in hidden if path.is_dir()]
         for path in map(str, hidden):
             mounts += ["--tmpfs", path] if path in empty else ["--ro-bind", "/dev/null", path]

@@ -51,11 +51,12 @@ def parse(source: str | bytes) -> ast.Module:
 
 
 @lru_cache(maxsize=8)  # an idea is checked when it comes and when it is entered
-def check_script(source: str, name: str, beside: frozenset[str] = frozenset()) -> None:
-    """Raise ScriptError unless a script keeps the contract.
+def check_script(source: str, name: str, beside: frozenset[str] | None = frozenset()) -> None:
+    """Raise ScriptError unless a script can be edited and keeps the contract.
 
     It must not be too large, must be the same text to Python as to people, must parse, must define the functions of the
-    contract, and must import what it may. beside: modules of the user's own that it may import as well.
+    contract, and must import what it may. beside: modules of the user's own that it may import as well; None for a
+    script that reports its own score, which keeps no contract.
     """
     size = len(source.encode(errors="surrogatepass"))
     if size > MAX_SCRIPT_BYTES:
@@ -67,11 +68,25 @@ def check_script(source: str, name: str, beside: frozenset[str] = frozenset()) -
         tree = parse(source)
     except (SyntaxError, ValueError) as error:
         raise _unparsed(name, error if isinstance(error, SyntaxError) else SyntaxError(str(error))) from error
-    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if beside is None:
+        return
+    defined = _functions(tree)
     for function, promise in PROMISES.items():
         if function not in defined:
-            raise ScriptError(f"{name} breaks the contract: define {function}(), which {promise}; see program.md")
+            raise ScriptError(
+                f"{name} breaks the contract: define {function}(), which {promise}; see program.md; or name a number "
+                f"that the script prints itself, as in --metric val_loss"
+            )
     check_imports(tree, name, beside)
+
+
+def _functions(tree: ast.Module) -> set[str]:
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def imports_of_edits(base: str) -> frozenset[str] | None:
+    """Return the modules that an edit of a script may import; None, any of them, where the script keeps no contract."""
+    return imports(base) if PROMISES.keys() <= _functions(parse(base)) else None
 
 
 def check_imports(tree: ast.Module, name: str, beside: frozenset[str] = frozenset()) -> None:
@@ -153,14 +168,14 @@ def _check_tree(tree: ast.AST) -> None:
             raise ScriptError(TOO_DEEP)
 
 
-def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
+def fixed_files(folder: Path, source: str, *, is_scored: bool = True) -> tuple[str, ...]:
     """Return the files beside the script that it and the scorer import, directly or not: the fixed part of every run.
 
     A package is included whole, with its subfolders and data files. Paths are relative to the folder. Raise ScriptError
-    if a required file is missing or does not parse.
+    if a required file is missing or does not parse. is_scored: by us, which takes our prepare.py.
     """
     read: set[str] = set()
-    wanted = {PREPARE, *_siblings(folder, source)}
+    wanted = {*([PREPARE] if is_scored else []), *_siblings(folder, source)}
     while wanted - read:
         name = min(wanted - read)
         try:
@@ -174,7 +189,8 @@ def fixed_files(folder: Path, source: str) -> tuple[str, ...]:
         except (OSError, SyntaxError, ValueError, ScriptError) as error:
             raise ScriptError(f"{folder / name} cannot be read ({error}); copy nightshift's own there") from error
         read.add(name)
-    _check_prepare(folder / PREPARE)
+    if is_scored:
+        _check_prepare(folder / PREPARE)
     return tuple(sorted(read))
 
 

@@ -19,7 +19,7 @@ from agent.experiment import Attempt, History, best_of, line_of
 from agent.files import throwaway_folder
 from agent.git import detached_git
 from agent.invocation import typed
-from agent.script.contract import check_script, imports, parse
+from agent.script.contract import check_script, imports_of_edits, parse
 from agent.script.dials import Value, set_dials, values_of
 from agent.text import SAID_CHARS, one_line
 
@@ -133,7 +133,7 @@ def _with_dials(text: str, values: Mapping[str, Value], device_kind: str, but: S
 
 def check_edit(edited: str, script: str) -> None:
     """Raise ScriptError if an edit breaks the contract, or defines a name that the script has already."""
-    check_script(edited, "the edited script", imports(script))
+    check_script(edited, "the edited script", imports_of_edits(script))
     twice = _defined_twice(edited)
     if twice and (new := twice - _defined_twice(script)):
         raise ScriptError(f"{min(new)} would be defined twice")

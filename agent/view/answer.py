@@ -57,6 +57,7 @@ class Measured:
     status: Status | None  # keep, discard or crash; null: not decided yet
     kind: Kind | None  # why it has its status, in a word for programs
     val_bpb: float | None  # mean over its runs of the night that count
+    is_reported: bool  # whether that is the script's own number, which nothing has checked
     seeds: int  # these runs
     lower_bpb: float | None  # how far val_bpb lies below the parent's, by the two scores alone
     gain_bpb: float | None  # the judge's estimate of that difference, smaller after few runs; else the same
@@ -79,6 +80,7 @@ class Measured:
             status=attempt.status,
             kind=attempt.kind,
             val_bpb=attempt.val_bpb,
+            is_reported=attempt.is_reported,
             seeds=attempt.seeds,
             lower_bpb=lower_bpb(attempt, record.parent(attempt)),
             gain_bpb=gain_bpb(attempt, record.parent(attempt)),
@@ -340,6 +342,7 @@ class ListedNight:
     kept: int | None = None  # ideas that are kept now
     best_attempt: int | None = None
     val_bpb: float | None = None  # score of the best attempt
+    metric: str | None = None  # the name of that score, where it is the script's own number, which nothing has checked
     honest: Interval | None = None  # gain that the confirmation has measured
     bytes: int | None = None  # bytes on the disk: of its folder, its packed file or its record
     damage: str | None = None  # why it cannot be read
@@ -356,6 +359,7 @@ class ListedNight:
             kept=now.kept,
             best_attempt=now.best.number if now.best is not None else None,
             val_bpb=now.best.val_bpb if now.best is not None else None,
+            metric=now.night.options.metric,
             honest=now.confirmation.honest if now.confirmation is not None else None,
             bytes=size,
         )

@@ -248,7 +248,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     )
     now = summary_of(night)
     words = [f"{now.kept:,} kept of {counted(now.ideas, 'idea')}"]
-    words += [f"val_bpb {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
+    words += [f"{night.night.metric} {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
     words += [f"honest gain {interval_words(honest, form=bpb)}"] if beams and honest else []
     words += thinned_words(len(few), len(others), "other attempts")
     largest = [attempt.number for attempt in largest_kept(night)[: 2 * MOST_TITLES]]  # Vega skips titles without room
@@ -269,7 +269,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
         largest=largest,
         size=46 if last < 100 else 24,
     )
-    spec["description"] = f"Progress: the val_bpb of every attempt. {', '.join(words)}."
+    spec["description"] = f"Progress: the score of every attempt. {', '.join(words)}."
     return spec, words, symbols
 
 
@@ -309,7 +309,7 @@ def largest_kept(night: Record) -> list[Attempt]:
 
 
 def dials_of(night: Record) -> Chart | None:
-    """Draw, for each dial that an attempt moved, the change of val_bpb by its value; None where none was moved."""
+    """Draw, for each dial that an attempt moved, the change of the score by its value; None where none was moved."""
     moves = defaultdict[str, list[tuple[Attempt, Value]]](list)
     first = dict[str, Value]()  # the first value of a dial, which attempt 0 or the best script may lack
     for attempt in night.attempts:
@@ -341,9 +341,9 @@ def dials_of(night: Record) -> Chart | None:
         name = one_line(dial, 60)
         panel = drawing("dial", attempts, ends, {"scripts": scripts}, dial=name, size=30)
         panel["encoding"]["x"]["scale"]["domain"] = _in_order([*lines.values(), *(value for _, value in moves[dial])])
-        drawings.append({"dial": svg(panel | {"description": f"{name}: the change of val_bpb"}, DIAL)})
+        drawings.append({"dial": svg(panel | {"description": f"{name}: the change of the score"}, DIAL)})
     words = [
-        "val_bpb less that of the parent",
+        "the score less that of the parent",
         "below the line is better",
         *thinned_words(len(few), len(dials), "dials"),
     ]

@@ -97,7 +97,8 @@ def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[str | No
     winner, better, worse = ("a", a, b) if gain.mean_bpb < 0 else ("b", b, a)
     if gain.mean_bpb < 0:
         gain = Interval(-gain.mean_bpb, -gain.high_bpb, -gain.low_bpb)
-    gained, caveat = f"{interval_words(gain)} bpb, from {by}", ""
+    unit = " bpb" if a.night.night.options.metric is None else ""
+    gained, caveat = f"{interval_words(gain)}{unit}, from {by}", ""
     if a.night.device != b.night.device:
         caveat = "; they ran on different devices, and a faster one trains more steps in the same budget"
     elif "confirmation" not in by:

@@ -83,7 +83,7 @@ def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fac
                 (f"gain {interval_words(gain)}", "green" if gain.low_bpb > 0 else ""),
                 one_line(best.title, TITLE_CHARS),
             ]
-        yield "best", [f"#{best.number} val_bpb {score(best.val_bpb)}", *beside]
+        yield "best", [f"#{best.number} {now.night.metric} {score(best.val_bpb)}", *beside]
     numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
     counts = [(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
     yield "so far", [*counts, *([] if now.usd is None else [f"${now.usd:,.2f}"])]
@@ -233,7 +233,7 @@ class NightScreen:
             last = attempt.decisions[-1]
             self._decision = last.id
             if _is_verdict(attempt, since):
-                self._print([Text(self._when(last.at)) + verdict_line(attempt, record.parent(attempt))])
+                self._print([Text(self._when(last.at)) + verdict_line(record, attempt)])
 
     def _print_beginnings(self) -> None:
         """Print a line for each training that has begun since the last refresh."""

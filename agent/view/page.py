@@ -107,6 +107,7 @@ def _template() -> Template:
         "belief": partial(words.belief, form=within),
         "doubt": words.doubt_words,
         "others": words.others_words,
+        "reported": words.reported_words,
         "ends": partial(words.ends, form=words.bpb),
         "moment": words.moment,
         "lower": partial(lower_bpb, decimals=words.PAGE_DECIMALS),

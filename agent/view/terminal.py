@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from agent.experiment import LOCAL, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
+from agent.experiment import LOCAL, TRUSTED, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
 from agent.invocation import typed
 from agent.records.record import Record
 from agent.records.results import Row, number_of, rows_of
@@ -30,11 +30,11 @@ LOG_WIDTH = 100  # characters; a log has no width, and `nightshift results` show
 COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_black", Status.CRASH: "red"}
 
 
-def verdict_line(attempt: Attempt, before: Attempt | None) -> Text:
+def verdict_line(record: Record, attempt: Attempt) -> Text:
     """Return number, title, score, the difference to the parent's, and what became of it, with what more is known."""
-    lower, more = lower_bpb(attempt, before), attempt.words or ""
+    lower, more = lower_bpb(attempt, record.parent(attempt)), attempt.words or ""
     words = [f"#{attempt.number}", harmless(attempt.title)]
-    words += [] if attempt.val_bpb is None else [f"val_bpb {attempt.val_bpb:.6f}"]
+    words += [] if attempt.val_bpb is None else [f"{record.night.metric} {attempt.val_bpb:.6f}"]
     words += [] if lower is None else [below(lower)]
     became = outcome(attempt.kind, lower)
     if attempt.kind in {*ESTIMATED, Kind.BASELINE}:
@@ -63,7 +63,7 @@ RESULTS = (  # a narrow terminal leaves out the highest rank first
     Column("commit", rank=10),
 )
 LEGEND = {  # column → explanation below a table that has it
-    "change": "change: val_bpb minus the parent's, lower is better",
+    "change": "change: the score minus the parent's, lower is better",
     "sure": SURE,
     "again": "again: the gain that confirm measured on fresh seeds",
     "speed": "speed: tokens/s beside the parent's",
@@ -85,7 +85,10 @@ def results_lines(rows: Sequence[Row], width: int | None, nights: Mapping[str, R
     """
     several = len({row.get("tag") for row in rows}) > 1
     cells = (_cells(row, several, nights.get(row.get("tag", ""))) for row in rows)
-    header, *lines = table_lines(RESULTS, cells, width)
+    metrics = {nights[tag].night.metric if (tag := row.get("tag", "")) in nights else TRUSTED for row in rows}
+    score_column = Column(metrics.pop() if len(metrics) == 1 else TRUSTED, right=True)
+    columns = [score_column if column.name == TRUSTED else column for column in RESULTS]
+    header, *lines = table_lines(columns, cells, width)
     colours = (COLOURS.get(row.get("status", "").lower(), "") for row in rows)
     styled = zip([header, *lines], ["bold", *colours], strict=True)
     legend = "; ".join(words for name, words in LEGEND.items() if name in header.split())
@@ -129,7 +132,7 @@ def _cells(row: Row, several: bool, night: Record | None) -> tuple[str, ...]:
         row.get("tag", "") if several else "",
         row.get("attempt", ""),
         row.get("val_bpb", ""),
-        score(None if lower is None else -lower, "+"),
+        score(None if lower is None else 0 - lower, "+"),
         "" if sure is None or again is not None else percent_sure(sure),
         "" if again is None else score(again.mean_bpb, "+"),
         row.get("seeds", ""),
@@ -184,7 +187,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     ):
         honest = f"{interval_words(confirmation.honest)} for #{confirmation.best}, on fresh seeds"
     return {
-        "val_bpb": "" if scored is None else interval_words(scored.interval, sign=""),
+        record.night.metric: "" if scored is None else interval_words(scored.interval, sign=""),
         "seeds": "" if scored is None else str(scored.seeds),
         "change": "" if lower is None else f"{below(lower)} than its parent",
         "sure": "" if attempt.sure is None or again is not None else percent_sure(attempt.sure),
@@ -228,7 +231,7 @@ def attempt_lines(record: Record, attempt: Attempt, folder: Path | None, *, runn
         "folder": "" if folder is None else str(folder),
     }
     shown = (line for name, value in facts.items() if value for line in fact_lines(name, value))
-    return [*shown, *(line for run in attempt.runs for line in _run_lines(run, running=running))]
+    return [*shown, *(line for run in attempt.runs for line in _run_lines(run, record.night.metric, running=running))]
 
 
 def fact_lines(name: str, value: str) -> list[Text]:
@@ -239,7 +242,7 @@ def fact_lines(name: str, value: str) -> list[Text]:
     ]
 
 
-def _run_lines(run: Run, *, running: bool) -> list[Text]:
+def _run_lines(run: Run, metric: str, *, running: bool) -> list[Text]:
     """Return how a run ended, and the end of its log; running: its night is, so it may go on."""
     where = "" if run.worker == LOCAL else f" on {run.worker}"
     name = f"{'confirmation ' if run.confirmation else ''}run with seed {run.seed}{where}"
@@ -248,7 +251,10 @@ def _run_lines(run: Run, *, running: bool) -> list[Text]:
     facts = [str(run.ending), f"exit code {run.exit_code}" if run.exit_code else "", f"{run.wall_s:.1f} s"]
     for scored, text in ((run.score, ""), (run.holdout, "on the holdout ")):
         if scored is not None:
-            facts += [f"{text}val_bpb {scored.val_bpb:.6f}" if scored.val_bpb is not None else "", scored.failure or ""]
+            facts += [
+                f"{text}{metric} {scored.val_bpb:.6f}" if scored.val_bpb is not None else "",
+                scored.failure or "",
+            ]
             audit = scored.audit
             facts += [f"audit: {audit.failure or f'passed at {audit.positions} positions'}"] if audit else []
     line = Text(harmless(f"{name}: {', '.join(filter(None, facts))}"))

@@ -124,7 +124,7 @@ def within_one(fraction: float) -> float:
 
 # ---- the verdict on an edit ------------------------------------------------------------------------------------------
 
-SURE = "sure: how probable it is that the edit itself lowers val_bpb; the rest is luck"
+SURE = "sure: how probable it is that the edit itself lowers the score; the rest is luck"
 # For these kinds, the difference of two scores and the probability of a gain say why.
 ESTIMATED = {Kind.KEPT, Kind.PROVISIONAL, Kind.CONFIRMED, Kind.WORSE, Kind.LUCK, Kind.TIE, Kind.REVOKED}
 
@@ -171,7 +171,9 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
     """Say how much a night has gained, and how sure that is; form: how an interval is written."""
     confirmation, gain = now.confirmation, now.gain
     if confirmation is not None and confirmation.honest is not None:
-        again = f"Measured again on fresh seeds, #{confirmation.best} gains {form(confirmation.honest)} bits per byte"
+        again = (
+            f"Measured again on fresh seeds, #{confirmation.best} gains {form(confirmation.honest)}{_unit(now.night)}"
+        )
         if confirmation.script is None:
             doubt = "it is worse" if confirmation.honest.high_bpb < 0 else "that may be luck"
             return f"{again}: {doubt}, so it is not confirmed."
@@ -187,7 +189,23 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
         sure = "The noise is not known, so it may be luck."
     elif gain.low_bpb <= 0:
         sure = "The interval includes zero, so all of it may be luck."
-    return f"By the night's own scores the best script gains {form(gain)} bits per byte. {sure}"
+    return f"By the night's own scores the best script gains {form(gain)}{_unit(now.night)}. {sure}"
+
+
+def _unit(night: Night) -> str:
+    return " bits per byte" if night.options.metric is None else ""
+
+
+def reported_words(night: Night) -> str:
+    """Say what the scores of a night are where the script itself reports them; "" where nightshift measures them."""
+    metric = night.options.metric
+    if metric is None:
+        return ""
+    turned = ", with its sign turned, so that lower is better" if metric.startswith("-") else "; lower is better"
+    return (
+        f"{metric} is self-reported: a number that the script gives itself{turned}. Nothing checks it: an edit may "
+        f"print a better number without being better, so read what is kept"
+    )
 
 
 def confirmation_lines(findings: Findings, history: History, night: Night, *, is_here: bool = True) -> list[str]:
@@ -197,8 +215,10 @@ def confirmation_lines(findings: Findings, history: History, night: Night, *, is
         f"confirmation: #{best} {history[best].title}, against the baseline",
         f"  recorded gain   {score(findings.recorded_bpb, '+') or 'none'} (by the night's own scores)",
         f"  honest gain     {interval_words(findings.honest)} (fresh seeds)",
-        f"  on the holdout  {interval_words(findings.holdout)} (text that no attempt was judged by)",
     ]
+    if night.options.metric is None:
+        holdout = interval_words(findings.holdout)
+        lines.append(f"  on the holdout  {holdout} (text that no attempt was judged by)")
     shares = confirmation_speeds(history[0], history[best])
     if slow := sum(share < 1 - BUSY for share in shares):
         lines.append(f"  the machine was slow: {slow} of {len(shares)} runs lost over {BUSY:.0%} of their usual speed")
@@ -247,7 +267,7 @@ def confirmation_speeds(first: Attempt, best: Attempt) -> list[float]:
 
 
 HEADS = re.compile(  # matches the start of lines that a terminal shows in bold
-    r"night [^:]+|branch|script|[\d,]+ attempts?|best val_bpb|noise|spent|left|workers|at work|unfinished|next"
+    r"night [^:]+|branch|script|[\d,]+ attempts?|best \S+|noise|spent|left|workers|at work|unfinished|next"
 )
 
 
@@ -280,6 +300,7 @@ def found_lines(record: Record, now: NightSummary) -> list[str]:
     counts = [f"{now.kept} kept", f"{now.discarded} discarded", f"{now.crashed} crashed"]
     counts += [f"{len(now.unfinished)} unfinished"] if now.unfinished else []
     lines = [
+        reported_words(now.night),
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
         _best_line(now),
         lowest_words(record),
@@ -308,7 +329,7 @@ def _best_line(now: NightSummary) -> str | None:
     if now.best is None or now.baseline is None:
         return "the baseline has no score" if now.attempts and not now.unfinished else None
     beside = "the baseline" if now.gain is None else f"the baseline has {score(now.baseline.val_bpb)}"
-    return f"best val_bpb {score(now.best.val_bpb)} (#{now.best.number}), {beside}"
+    return f"best {now.night.metric} {score(now.best.val_bpb)} (#{now.best.number}), {beside}"
 
 
 def _spent_line(now: NightSummary) -> str | None:

@@ -88,3 +88,52 @@ def test_a_key_in_a_command_line_is_not_kept(command):
         check_proposers(Options(proposer="command", agent=command), {"agent": command})
     assert "abc" not in str(caught.value)
     assert "0123" not in str(caught.value)
+
+
+OF_A_SCRIPT = (
+    "--metric",
+    "-rows_s",
+    "--read",
+    "/a,b",
+    "--read",
+    "/c d",
+    "--python",
+    "/venv/bin/python",
+    "--limit-s",
+    "9",
+)
+
+
+def test_the_options_of_a_script_that_reports_its_own_score_are_written_and_read():
+    options = opened(asked(*OF_A_SCRIPT))
+    assert (options.metric, options.read, options.limit_s) == ("-rows_s", ("/a,b", "/c d"), 9.0)
+    words = as_words({name: getattr(options, name) for name in ("metric", "read", "python", "limit_s")})
+    assert opened(asked(*words)) == options
+
+
+@pytest.mark.parametrize("metric", ["", "-", "a: b", "two\nlines", " x", "x" * 99, "--"])
+def test_a_name_that_no_line_can_have_is_no_metric(metric):
+    with pytest.raises(NightError, match="names no number"):
+        opened({"metric": metric})
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--metric", "x", "--early-stop"), "--early-stop is for scripts that nightshift scores"),
+        (("--metric", "x", "--pool", "ray"), "--pool ray is for scripts that nightshift scores"),
+        (("--read", "/data"), "--read /data is for a script that prints its own score; add --metric NAME"),
+        (("--python", "/bin/python"), "--python /bin/python is for a script that prints its own score"),
+    ],
+)
+def test_an_option_of_another_kind_of_script_is_refused(words, sentence):
+    with pytest.raises(NightError) as caught:
+        opened(asked(*words))
+    assert sentence in str(caught.value)
+
+
+def test_a_night_keeps_its_metric():
+    with pytest.raises(NightError, match="has no --metric, not --metric=x"):
+        resumed("t", Options(), asked("--metric", "x"))
+    with pytest.raises(NightError, match="has --metric=-x, not --metric=x"):
+        resumed("t", Options(metric="-x"), asked("--metric", "x"))

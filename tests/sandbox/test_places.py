@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from nights import bubblewrap, usable
 
+from agent.errors import NightError
 from agent.sandbox import places
-from agent.sandbox.places import View, files_around, python_places
+from agent.sandbox.places import View, check_shown, files_around, places_of, python_places
 from agent.sandbox.sandboxes import Landlock, Sandbox
 
 
@@ -108,3 +109,27 @@ def test_every_library_of_the_system_that_the_linker_knows_is_shown():
     found = {Path(line.split(" => ")[1]).parent.resolve() for line in listed.splitlines() if " => /usr/" in line}
     shown = [place.resolve() for place in files_around(())]
     assert [folder for folder in found if not any(folder.is_relative_to(place) for place in shown)] == []
+
+
+def test_another_interpreter_is_shown_with_its_packages_and_without_what_is_hidden(tmp_path):
+    shown = places_of(sys.executable, (tmp_path,))
+    assert Path(json.__file__).parent.parent in {*shown, *(path for place in shown for path in place.rglob("python*"))}
+    assert Path(sys.executable) in shown
+    assert not any(tmp_path.is_relative_to(place) for place in shown)
+    assert Path(sys.prefix) not in places_of(sys.executable, (Path(sys.prefix) / "bin",))
+
+
+@pytest.mark.parametrize("program", ["/nowhere/python", "/bin/false", "/bin/true"])
+def test_what_is_no_interpreter_is_one_sentence(program):
+    with pytest.raises(NightError, match=f"--python {program} does not run"):
+        places_of(program)
+
+
+def test_a_path_that_would_show_a_hidden_folder_or_is_not_there_is_refused(tmp_path):
+    (tmp_path / "data").mkdir()
+    check_shown([tmp_path / "data"], [tmp_path])
+    for place in (tmp_path, tmp_path.parent):
+        with pytest.raises(NightError, match="would show all of"):
+            check_shown([place], [tmp_path])
+    with pytest.raises(NightError, match="names nothing that is there"):
+        check_shown([tmp_path / "nothing"], [tmp_path])

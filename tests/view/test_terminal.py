@@ -42,7 +42,8 @@ def test_an_attempt_is_folded_between_words_and_its_paths_can_be_copied():
 
 def test_a_difference_is_that_of_the_scores_as_they_are_shown():
     before = attempt(0, Kind.BASELINE, 1.2345676)  # 1.234568, and 1.234560 for the next: 0.0000072 less
-    assert " · 0.000008 lower · " in verdict_line(attempt(1, Kind.KEPT, 1.2345604), before).plain
+    after = attempt(1, Kind.KEPT, 1.2345604)
+    assert " · 0.000008 lower · " in verdict_line(night(before, after), after).plain
 
 
 def test_a_verdict_names_score_gain_and_decision_and_where_these_do_not_say_enough_the_reason():
@@ -53,7 +54,7 @@ def test_a_verdict_names_score_gain_and_decision_and_where_these_do_not_say_enou
         (attempt(3, Kind.CRASHED, words="exit code 1"), "#3 · title · crashed (exit code 1)"),
         (attempt(4, Kind.QUARANTINED, 0.3, words="too good"), "#4 · title · val_bpb 0.300000 · quarantined (too good)"),
     ):
-        assert verdict_line(one, first if one.number else None).plain == line
+        assert verdict_line(night(first, one), one).plain == line
 
 
 def test_a_run_that_goes_on_is_not_called_lost():

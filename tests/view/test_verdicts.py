@@ -32,7 +32,7 @@ def confirmed(*edits: EditEffect) -> Record:
 
 def screens(record: Record, edit: Attempt) -> dict[str, str]:
     """What each view says of an edit and its night, in words."""
-    said = {"verdict": [verdict_line(edit, record.parent(edit))], "table": tried_lines(record, 200, room=13)}
+    said = {"verdict": [verdict_line(record, edit)], "table": tried_lines(record, 200, room=13)}
     said["show"] = attempt_lines(record, edit, None)
     words = {view: "\n".join(line.plain for line in lines) for view, lines in said.items()}
     return words | {"page": page(record)}
@@ -58,7 +58,7 @@ def test_the_judge_calls_what_is_lower_luck_whatever_its_estimate_is():
 def test_what_sure_means_is_said_where_it_stands():
     for view, words in screens(LOWER, LUCKY).items():
         if view != "verdict":
-            assert "how probable it is that the edit itself lowers val_bpb; the rest is luck" in words, view
+            assert "how probable it is that the edit itself lowers the score; the rest is luck" in words, view
 
 
 def test_after_a_confirmation_its_figure_is_the_only_one_of_an_edit_in_every_view():

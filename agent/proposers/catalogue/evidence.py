@@ -204,7 +204,7 @@ def _gain_percent(attempt: Attempt, parent: Attempt, sigma_bpb: float | None) ->
     gain_bpb = attempt.decision.gain_bpb if attempt.decision is not None else None
     if parent.val_bpb is not None and attempt.val_bpb is not None:
         gain_bpb = parent.val_bpb - attempt.val_bpb
-    if parent.val_bpb is None or gain_bpb is None:
+    if not parent.val_bpb or gain_bpb is None:
         return None, 0.0
     sigma = sigma_bpb if sigma_bpb is not None else UNKNOWN_SIGMA * parent.val_bpb
     error = sigma * math.sqrt(1 / max(1, attempt.seeds) + 1 / max(1, parent.seeds))

@@ -24,7 +24,7 @@ from textwrap import dedent
 
 from agent.errors import ScriptError
 from agent.experiment import HYPOTHESIS_CHARS, Proposal
-from agent.script.contract import check_script, imports
+from agent.script.contract import check_script, imports_of_edits
 from agent.script.dials import fingerprint
 from agent.text import one_line, plain_lines
 
@@ -89,7 +89,7 @@ def read_reply(text: str, base: str, name: str) -> Proposal:
     fields = _fields(FENCES.sub("\n", rest), name)
     script = _apply(edits, base, name) if edits else code[0].strip("\n") + "\n"
     try:
-        check_script(script, name, imports(base))
+        check_script(script, name, imports_of_edits(base))
     except ScriptError as error:
         raise BadReply(f"with this edit {one_line(str(error), 3 * QUOTE_CHARS)}") from error
     if fingerprint(script) == fingerprint(base):

@@ -91,7 +91,7 @@ function showTip(event) {
   tip.hidden = !mark;
   if (!mark) return;
   const row = mark.getAttribute("href") && byId(mark.getAttribute("href").slice(1));
-  const more = row ? [text(row, 1), `val_bpb ${text(row, 3)}, change ${text(row, 4)}, sure ${text(row, 5)}`] : [];
+  const more = row ? [text(row, 1), `score ${text(row, 3)}, change ${text(row, 4)}, sure ${text(row, 5)}`] : [];
   tip.textContent = [mark.getAttribute("aria-label"), ...more].join("\n");
   const at = mark.getBoundingClientRect(), size = tip.getBoundingClientRect(), wide = document.documentElement.clientWidth;
   tip.style.left = `${Math.max(8, Math.min(at.left + at.width / 2 - size.width / 2, wide - size.width - 8))}px`;

@@ -1,0 +1,159 @@
+"""Nights of scripts that report their own score: what they are told, what they see, and how their scores are named."""
+
+import json
+import re
+import sys
+
+import pytest
+from nights import PROJECT, Grounds, git, make_repository
+
+from agent.experiment import Ending
+from agent.night import opening
+from agent.sandbox.sandboxes import candidates, why_unfit
+
+pytestmark = pytest.mark.usefixtures("own_cache")
+
+SANDBOXES = [sandbox for sandbox in candidates() if why_unfit(sandbox) is None]
+
+BENCH = """\
+import os
+SPEED = 100.0  # rows a second  [50, 400]
+print("rows_s: 1")
+print("---")
+print(f"rows_s: {SPEED + int(os.environ['NIGHTSHIFT_SEED'])}")
+"""
+RUN = ("--script", "bench.py", "--metric", "-rows_s", "--judge", "greedy", "--limit-s", "600", "--tag", "t")
+
+
+def repository(root, **files):
+    """A repository of somebody who never heard of nightshift's contract."""
+    root.mkdir()
+    for name, text in files.items():
+        (root / name.replace("__", ".")).write_text(text)
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "start")
+    return Grounds(root)
+
+
+@pytest.fixture(scope="module")
+def morning(tmp_path_factory):
+    """After a night with a cheat, an honest edit, one that prints nothing, and one that crashes, from the queue."""
+    grounds = repository(tmp_path_factory.mktemp("any") / "user", bench__py=BENCH)
+    edits = {
+        "prints nothing": BENCH.replace('print(f"rows', 'str(f"rows'),
+        "crashes": BENCH.replace("import os", "import os, no_such_package"),
+        "slower": BENCH.replace("100.0", "60.0"),
+        "cheats": BENCH.replace("{SPEED", "{1e6 + SPEED"),
+    }
+    for title, text in edits.items():
+        (grounds.root / "edit.py").write_text(text)
+        done = grounds.nightshift("try", "--queue", "--edit", "edit.py", "-m", title, *RUN)
+        assert done.returncode == 0, done.stderr
+    (grounds.root / "edit.py").unlink()
+    done = grounds.nightshift("run", "--drain", *RUN)
+    assert done.returncode == 0, done.stderr
+    return grounds, done.stdout
+
+
+def test_a_better_number_is_kept_and_a_worse_one_is_not(morning):
+    grounds, _ = morning
+    assert [row["status"] for row in grounds.rows()] == ["keep", "crash", "crash", "discard", "keep"]
+    assert [row["val_bpb"] for row in grounds.rows()] == ["-100.000000", "", "", "-60.000000", "-1000100.000000"]
+
+
+def test_what_reports_no_number_says_so_in_one_sentence(morning):
+    grounds, _ = morning
+    _, nothing, crashed, *_ = grounds.rows()
+    assert nothing["reason"] == "it prints rows_s above its last line ---: print it below"
+    assert "No module named 'no_such_package'" in crashed["reason"]
+
+
+def test_every_place_says_that_the_score_is_the_scripts_own(morning):
+    grounds, said = morning
+    assert all(row["protocol"].endswith("+self-reported") for row in grounds.rows())
+    assert grounds.nightshift("report", "t").returncode == 0
+    page = (grounds.root / "experiments/nights/t/report.html").read_text()
+    status = grounds.nightshift("status", "t").stdout
+    for shown in (said, page, status):
+        assert "-rows_s is self-reported" in shown
+        assert "bits per byte" not in shown
+        assert "val_bpb" not in shown
+    answer = json.loads(grounds.nightshift("status", "t", "--json").stdout)
+    assert answer["summary"]["night"]["options"]["metric"] == "-rows_s"
+    assert answer["summary"]["night"]["protocol"].endswith("+self-reported")
+
+
+def test_the_night_says_how_the_script_is_told_its_seed(morning):
+    assert "the script reads one from NIGHTSHIFT_SEED" in morning[1]
+
+
+def test_nothing_is_audited_and_no_weights_are_wanted(morning):
+    scores = [run.score for attempt in morning[0].attempts("t") for run in attempt.runs if run.score]
+    assert {score.audit for score in scores} == {None}
+    assert all(score.is_reported for score in scores)
+
+
+def test_its_best_script_is_taken_where_the_script_is(morning):
+    grounds, _ = morning
+    assert grounds.nightshift("take", "t:4").returncode == 0
+    assert "1e6" in (grounds.root / "bench.py").read_text()
+
+
+SEES = """\
+import json, os, pathlib, sys
+WIDTH = 8
+option = "--budget-s"
+seen = {"options": sys.argv[1:], "beside": open("data/x.txt").read(), "python": sys.executable}
+seen |= {"home": (pathlib.Path.home() / "notes.txt").read_text(), "hidden": list(map(os.path.exists, HIDDEN))}
+json.dump({"score": 1.0, "seen": seen}, open("summary.json", "w"))
+"""
+
+
+@pytest.mark.parametrize("sandbox", range(len(SANDBOXES)), ids=[sandbox.name for sandbox in SANDBOXES])
+def test_a_script_sees_what_it_is_shown_and_is_told_the_options_that_it_takes(tmp_path, monkeypatch, sandbox):
+    home = tmp_path / "home"
+    (home / ".cache").mkdir(parents=True)
+    for name in ("notes.txt", "key.txt"):
+        (home / name).write_text(name)
+    monkeypatch.setenv("HOME", str(home))
+    hidden = [str(home / "key.txt"), str(tmp_path / "user" / ".git")]
+    grounds = repository(tmp_path / "user", bench__py=SEES.replace("HIDDEN", str(hidden)))
+    (grounds.root / "data").mkdir()
+    (grounds.root / "data" / "x.txt").write_text("x")
+    monkeypatch.setattr(opening, "choose", lambda mode: SANDBOXES[sandbox])
+    words = ("--script", "bench.py", "--metric", "score", "--tag", "t", "--budget-s", "1", "--limit-s", "30")
+    shown = ("--read", "data", "--read", "~/notes.txt", "--python", sys.executable)
+    (grounds.root / "experiments" / "queue").mkdir(parents=True)
+    done = grounds.nightshift("run", "--drain", *words, *shown, "--judge", "greedy", HOME=str(home))
+    assert done.returncode == 0, done.stderr + (grounds.folder("t") / "runs/0000/seed0/log.txt").read_text()
+    seen = json.loads((grounds.folder("t") / "runs/0000/seed0/summary.json").read_text())["seen"]
+    assert (grounds.root / "data" / "x.txt").read_text() == "x"  # what was shown outlives the folder of the run
+    assert (home / "notes.txt").exists()
+    assert seen["options"] == ["--budget-s", "1"]
+    assert (seen["beside"], seen["home"], seen["python"]) == ("x", "notes.txt", sys.executable)
+    assert seen["hidden"] == ([False, False] if SANDBOXES[sandbox].name == "bubblewrap" else seen["hidden"])
+
+
+def test_a_script_that_takes_no_budget_is_ended_at_the_limit(tmp_path):
+    grounds = repository(tmp_path / "user", bench__py="import time\nWIDTH = 8\ntime.sleep(600)\n")
+    words = ("--script", "bench.py", "--metric", "score", "--tag", "t", "--limit-s", "1")
+    done = grounds.nightshift("run", *words, "--judge", "greedy")
+    (first,) = grounds.attempts("t")
+    assert {run.ending for run in first.runs} == {Ending.OVERRAN}
+    assert done.returncode == 2
+    assert "no score that counts" in done.stderr
+
+
+def test_the_smallest_script_of_the_docs_is_scored_from_outside_and_audited(tmp_path, tiny_data, monkeypatch):
+    text = (PROJECT / "docs" / "script.md").read_text()
+    script = re.search(r"(?s)```python\n(.*?)```", text)[1]
+    assert len([line for line in script.splitlines() if line.strip()]) < 35
+    monkeypatch.setenv("NIGHTSHIFT_DATA", str(tiny_data))
+    grounds = Grounds(make_repository(tmp_path / "user", script))
+    (grounds.root / "experiments" / "queue").mkdir(parents=True)
+    done = grounds.nightshift("run", "--drain", "--judge", "greedy", "--tag", "t", "--budget-s", "0.5")
+    assert done.returncode == 0, done.stderr
+    (first,) = grounds.attempts("t")
+    assert first.val_bpb < 9
+    assert first.runs[0].score.audit.passed
