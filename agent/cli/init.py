@@ -5,7 +5,8 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.cli.options import UserPath
+from agent.cli.any_script import prepare
+from agent.cli.options import Metric, UserPath
 from agent.errors import NightError, ScriptError
 from agent.files import home_folder, read_plain, write_plain
 from agent.git import Repo, repo_around
@@ -20,16 +21,23 @@ SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # places where Codex and 
 MESSAGE = "Begin with the script of nightshift"
 
 
-def init(folder: UserPath = Path(), /) -> None:
+def init(folder: UserPath = Path(), /, *, script: UserPath = Path(SCRIPT), metric: Metric = None) -> None:
     """Prepare a folder for nights.
 
     It gets nightshift's script with the files that the script needs, and a git repository with a first commit if there
     is none. Existing files stay as they are, except that .gitignore gets the lines that it lacks. In a repository with
     commits, nothing is committed. Give the command again if it was killed.
 
+    With --metric, a script of your own gets a program.md beside it, and nothing of nightshift's.
+
     Args:
         folder: the folder, which is made if it is missing (default: this one)
+        script: a script of your own
+        metric: the number that it reports itself, as NAME, or as -NAME where higher is better
     """
+    if metric is not None:
+        prepare(script, metric)
+        return
     folder = folder.resolve()
     texts = _texts()
     _check_links(folder, texts)

@@ -130,3 +130,24 @@ def test_nothing_is_written_through_a_link(empty, tmp_path, name):
     assert contents(empty.root).keys() <= {name}
     assert not (empty.root / ".git").exists()
     assert outside.read_text() == "the user's\n" if name == ".gitignore" else not [*outside.iterdir()]
+
+
+def test_a_script_of_ones_own_gets_a_program_and_is_told_what_is_understood_of_it(tmp_path):
+    (tmp_path / "bench.py").write_text('LR = 0.1\nname = "--seed"\nprint(f"accuracy: {LR}")\n')
+    grounds = Grounds(tmp_path)
+    done = grounds.nightshift("init", "--script", "bench.py", "--metric", "-accuracy")
+    assert done.returncode == 0, done.stderr
+    for words in ("accuracy, higher is better", "told one by --seed", "--limit-s", "LR", "--metric=-accuracy"):
+        assert words in done.stdout
+    assert "report a higher `accuracy`" in (tmp_path / "program.md").read_text()
+    assert grounds.git("ls-files", "--with-tree=HEAD") == "bench.py"
+    (tmp_path / "program.md").write_text("mine")
+    assert grounds.nightshift("init", "--script", "bench.py", "--metric", "-accuracy").returncode == 0
+    assert (tmp_path / "program.md").read_text() == "mine"
+    assert not (tmp_path / "prepare.py").exists()
+
+
+@pytest.mark.parametrize("words", [("--metric", "a: b"), ("--metric", "x", "--script", "none.py")])
+def test_what_is_no_script_and_no_number_leaves_nothing_behind(tmp_path, words):
+    assert Grounds(tmp_path).nightshift("init", *words).returncode == 2
+    assert list(tmp_path.iterdir()) == []
