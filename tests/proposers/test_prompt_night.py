@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from briefings import briefing_of
 from nights import PROJECT, Grounds, scripted_context
 from proposing import Proposer
 
@@ -49,4 +50,4 @@ def test_the_example_in_docs_is_a_prompt_as_it_is_written_now():
              "Dials", "Edits", "Known ideas", "Your task")  # fmt: skip
     assert re.findall(r"(?m)^# (.+)$", outside) == list(parts)
     for template in ("system", "calls", "explore"):
-        assert written(template, script="train_mlx.py") in prompt
+        assert written(template, script="train_mlx.py", briefing=briefing_of()) in prompt

@@ -139,7 +139,7 @@ def test_a_picture_that_stands_alone_names_its_night_and_what_helped(monkeypatch
 def test_a_dial_has_a_panel_with_its_moves_and_those_of_the_best_script_come_first():
     drawn = dials_of(every_outcome())
     depth, rate = trees(drawn)
-    assert depth.attrib["aria-label"] == "DEPTH: the change of val_bpb"
+    assert depth.attrib["aria-label"] == "DEPTH: the change of the score"
     assert sorted(links(depth)) == ["#attempt-1", "#attempt-2", "#attempt-4"]
     assert links(rate) == {"#attempt-1": "attempt 1, discarded", "#attempt-7": "attempt 7, off the scale"}
     assert {Symbol.START, Symbol.IN_BEST} < set(drawn.symbols)
