@@ -34,4 +34,5 @@ def test_a_queued_edit_is_tried_by_the_next_night_and_an_agent_reads_the_note(gr
     assert told.script.endswith('TOLD = "- leave the smoothing alone"\n')
     status = grounds.nightshift("status", "t").stdout.partition("next:\n")[0].splitlines()
     assert [line.split()[:2] for line in status[-3:]] == [["proposer", "attempts"], ["queue", "1"], ["command", "1"]]
-    assert [line for line in said.splitlines() if line in status] == status  # the end of a run says the same
+    (tried,) = (line for line in status if line.startswith("3 attempts, "))
+    assert tried in said.splitlines(), "the end of a run says the same"

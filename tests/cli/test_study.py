@@ -125,6 +125,7 @@ def test_the_answer_is_the_same_in_a_terminal_in_json_and_on_the_page(study):
     assert study.attempts("sharp") == before  # a study at its end makes no run
 
 
+@pytest.mark.slow
 def test_a_changed_plan_is_another_study_and_says_what_was_changed(study):
     (study.root / "sharp.toml").write_text(TWO_ARMS.replace("margin = 0.002", "margin = 0.5"))
     try:

@@ -96,6 +96,8 @@ def trapped(trained_night, tmp_path, own_cache, monkeypatch):
         "--- a/train_mlx.py\n+++ b/train_mlx.py\n@@ -1 +1 @@\n"
         + "".join(f"{sign}SHARPNESS = {value}\n" for sign, value in (("-", 0.9), ("+", 0.85)))
     )
+    arms = '[[arm]]\nname = "as_it_is"\n[[arm]]\nname = "sharper"\nscript = "edit.py"\n'
+    (tmp_path / "plan.toml").write_text(f'question = "Is it better?"\nmargin = 0.01\n{arms}')
     included = tmp_path / "included"
     set_traps(root, tmp_path / "fired", included)
     (tmp_path / "attributes").write_text(ATTRIBUTES)

@@ -37,7 +37,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out"))
     parser.add_argument("--no-eval", action="store_true")
     options = parser.parse_args()
-    start, steps = time.monotonic(), 500  # with fewer, the night would call it a script that hardly trains
+    start = time.monotonic()
+    steps = 500  # with fewer, the night would call it a script that hardly trains
     data = prepare.load_data(verify=False)
     tokens = data.split("train").tokens
     counts = np.bincount(tokens[: int(len(tokens) * SHARE)], minlength=data.vocab_size)
