@@ -371,7 +371,7 @@ class Plan:
 
 
 def fallen_keeps(history: History) -> dict[int, Decision]:
-    """Return decisions on attempts that count no more: a later run or audit failed, or the parent fell.
+    """Return decisions on attempts that no longer count: a later run or audit failed, or the parent fell.
 
     Runs of a confirmation are such later runs, too.
     """

@@ -67,10 +67,9 @@ def supervise(
 ) -> Outcome:
     """Run a command in a folder with its output in log.txt there; on return all its processes have ended.
 
-    limit_s counts from the start of the process, by the harness's monotonic clock; where it is fair, without what other
-    programs took of its processors, as in BudgetClock. About twenty times a second
-    stopped(), hopeless() and tick() are called. The command has the user's rights unless a sandbox wraps it. It is
-    pinned to these cores, if any are named.
+    limit_s counts from the start of the process, by the harness's monotonic clock. If is_fair, what other programs took
+    of its processors is left out, as by BudgetClock. About twenty times a second stopped(), hopeless() and tick() are
+    called. The command has the user's rights unless a sandbox wraps it. It is pinned to these cores, if any are named.
     """
     watch = Stopwatch()
     with open_log(folder / LOG) as log:
