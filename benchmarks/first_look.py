@@ -1,17 +1,22 @@
 """How long is a newcomer's first look: README's first command, in a fresh clone, from the command to its last line?
 
-    python benchmarks/first_look.py [--runs 3] [--quick] [--json FILE]
+    python benchmarks/first_look.py [--runs 3] [--beside 0] [--quick] [--json FILE]
 
 Each run has a clone of HEAD, a home and a cache of its own, so that environment and corpus are made each time; packages
-come from uv's cache. Flat key of --json: total_s, the median of the runs. Exit code 1 where a command fails.
+come from uv's cache. With --beside, as many processes compute without end meanwhile. Flat keys of --json: total_s, the
+median of the runs; with_a_keep, the share of the runs that kept an idea; lower, by how much the median run's best
+script is below its baseline, as a share. Exit code 1 where a command fails.
 """
 
+import csv
 import os
 import re
 import statistics
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
+import fair_clock
 import measure
 from measure import Count, Folder
 
@@ -27,8 +32,17 @@ def command_of_readme() -> str:
     return match[1]
 
 
-def measure_once(folder: Path) -> float:
-    """Follow README's first command as a newcomer does, in this empty folder, and return the seconds."""
+@dataclass(frozen=True)
+class Look:
+    """What one first look came to."""
+
+    seconds: float
+    kept: int  # ideas
+    lower: float  # share of the baseline's val_bpb
+
+
+def measure_once(folder: Path) -> Look:
+    """Follow README's first command as a newcomer does, in this empty folder."""
     clone = folder / "nightshift"
     subprocess.run(["git", "clone", "--quiet", measure.ROOT, clone], check=True)
     packages = subprocess.run(["uv", "cache", "dir"], capture_output=True, encoding="utf-8", check=True).stdout.strip()
@@ -39,21 +53,33 @@ def measure_once(folder: Path) -> float:
         "UV_CACHE_DIR": packages,
         "PYTHONUNBUFFERED": "1",
     }
-    return measure.watch(["bash", "-c", command_of_readme()], env=env, cwd=clone, limit_s=1800).seconds
+    seconds = measure.watch(["bash", "-c", command_of_readme()], env=env, cwd=clone, limit_s=1800).seconds
+    shipped = set((measure.ROOT / "results.tsv").read_text(encoding="utf-8").splitlines())
+    lines = (clone / "results.tsv").read_text(encoding="utf-8").splitlines()
+    rows = csv.DictReader([lines[0], *(line for line in lines[1:] if line not in shipped)], delimiter="\t")
+    kept = [float(row["val_bpb"]) for row in rows if row["status"] == "keep"]
+    return Look(seconds, len(kept) - 1, 1 - min(kept) / kept[0])
 
 
 @measure.program(runs=1)
-def main(*, folder: Folder, runs: Count = 3) -> measure.Flat:
+def main(*, folder: Folder, runs: Count = 3, beside: int = 0) -> measure.Flat:
     """Measure several times, each time as a newcomer.
 
     Args:
         runs: of the command
+        beside: other processes that compute meanwhile
     """
-    times_s = []
+    looks = []
     for number in range(runs):
-        times_s.append(measure_once(folder / f"{number}"))
-        measure.say(f"run {number + 1} of {runs}: {times_s[-1]:.0f} s")
-    return {"total_s": statistics.median(times_s)}
+        with fair_clock.beside(beside):
+            looks.append(measure_once(folder / f"{number}"))
+        words = f"{looks[-1].kept} kept, val_bpb lower by {looks[-1].lower:.1%}"
+        measure.say(f"run {number + 1} of {runs}: {looks[-1].seconds:.0f} s, {words}")
+    return {
+        "total_s": statistics.median(look.seconds for look in looks),
+        "with_a_keep": statistics.fmean(look.kept > 0 for look in looks),
+        "lower": statistics.median(look.lower for look in looks),
+    }
 
 
 if __name__ == "__main__":
