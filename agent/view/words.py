@@ -18,6 +18,7 @@ from agent.experiment import (
     Night,
     Noise,
     Progress,
+    Status,
     Work,
     confirmed_branch,
     short,
@@ -157,10 +158,10 @@ def lowest_words(record: Record, decimals: int = SCORE_DECIMALS) -> str | None:
     lowest = lower_than_best(record)
     if lowest is None or record.best is None:
         return None
-    why = verdict_on(record, lowest, decimals)
+    fate = "was kept before it" if lowest.status is Status.KEEP else "is not kept"
     return (
         f"The best, #{record.best.number}, has not the lowest score: #{lowest.number} has "
-        f"{lowest.val_bpb:.{decimals}f}, and is not kept ({why})."
+        f"{lowest.val_bpb:.{decimals}f}, and {fate} ({verdict_on(record, lowest, decimals)})."
     )
 
 

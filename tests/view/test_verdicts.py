@@ -93,6 +93,8 @@ def test_that_the_best_has_not_the_lowest_score_is_said_with_the_reason():
         "(luck: 0.050000 lower than its parent, 27% sure of a gain)."
     )
     assert "The best, #0, has not the lowest score: #1 has 1.4500" in page(LOWER)
+    simpler = night(FIRST, KEPT, attempt(2, Kind.SIMPLER, 1.3, parent=1))
+    assert "#1 has 1.250000, and was kept before it (" in (lowest_words(simpler) or "")
     cheat, open_yet = attempt(2, Kind.FAILED_AUDIT, 0.1), attempt(3, None, 0.2)
     assert lower_than_best(night(FIRST, KEPT, cheat, open_yet)) is None
 
