@@ -133,7 +133,12 @@ PROOFS = (
         Goal("sigma_most", "spread over seeds, over that alone", most=1.5, form=".1f"),
         Goal("invalid", "invalid runs", 0, 0),
     ),
-    proof("first_look", "a newcomer has a verdict in three minutes", Goal("total_s", "seconds", most=180)),
+    proof(
+        "first_look",
+        "a newcomer has a verdict in three minutes, and an idea that was kept",
+        Goal("total_s", "seconds", most=180),
+        Goal("with_a_keep", "of the looks that kept an idea", least=0.8, form=".0%"),
+    ),
 )
 
 
