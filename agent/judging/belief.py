@@ -40,8 +40,11 @@ FAR = 8000  # steps; effects beyond a thousand sigma need not be told apart
 OUTLIERS, WIDER = 0.03, 3.5  # share of outliers, and how much wider they spread
 NOISE = ((1 - OUTLIERS, 1.0), (OUTLIERS, WIDER))  # share and width of each component of the noise
 DEVIATION = (1 - OUTLIERS + OUTLIERS * WIDER**2) ** 0.5  # sigma of one run, outliers included
-SCALES = np.array([0.5, 1.5, 4.5, 13.5, 40.5])  # sigma: mean sizes of effects, from hardly visible to unheard of
-PEAKED = np.array([3.0, 9.0])  # sigma: mean sizes of harms that are never small, as where all edits cost a compilation
+# The standard deviation of a whole run, whatever its seed does, is the unit of these mean sizes of effects: they reach
+# from the hardly visible to the unheard of. The peaked ones are harms that are never small, as where all edits cost a
+# compilation.
+SCALES = np.array([0.5, 1.5, 4.5, 13.5, 40.5])
+PEAKED = np.array([3.0, 9.0])
 # Before any edit was seen, this is expected of them, and counts as much as this many edits: most do harm, in every such
 # night. The components are nothing, harms of all these sizes, and gains of the first five.
 PRIOR_EDITS = 5.0
@@ -52,16 +55,17 @@ ROUNDS, EM_STEPS = 3, 30
 TINY = 1e-200
 
 
-def effects(differences: Steps) -> Array:  # (K, differences)
+def effects(differences: Steps, noise: float = 1.0) -> Array:  # (K, differences)
     """Return the probability of each effect, in lattice steps, under each component, which has one sign.
 
+    noise: the standard deviation of a whole run, in sigma, which is smaller where scores are compared seed by seed.
     Sizes are geometric, (1 - q) q^(n - 1) for n steps; those of the peaked components are negative binomial, the sum of
     three geometric ones.
     """
     beyond = np.abs(differences) - 1
-    stay = 1 - STEP / SCALES[:, None]
+    stay = 1 - STEP / (noise * SCALES[:, None])
     sizes = (1 - stay) * stay**beyond
-    stay = 1 - 3 * STEP / (PEAKED[:, None] + 2 * STEP)
+    stay = 1 - 3 * STEP / (noise * PEAKED[:, None] + 2 * STEP)
     peaked = (beyond + 1) * (beyond + 2) / 2 * (1 - stay) ** 3 * stay**beyond
     down, up = differences < 0, differences > 0
     return np.vstack([differences == 0, sizes * down, peaked * down, sizes * up])
@@ -90,9 +94,9 @@ class Node:
 
 
 @lru_cache(maxsize=1024)
-def kernel(offset: int) -> Array:  # (K, DIFFERENCES)
+def kernel(offset: int, noise: float) -> Array:  # (K, DIFFERENCES)
     """Return the effects between the windows of a child and its parent, `offset` steps apart, by component."""
-    return effects(DIFFERENCES + max(-FAR, min(FAR, offset)))
+    return effects(DIFFERENCES + max(-FAR, min(FAR, offset)), noise)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +109,11 @@ class Lattice:
     runs: Array  # (N, SIZE): likelihood of each attempt's runs at each merit of its window
     noises: Array  # (N,): how far a further run of each attempt would scatter, in sigma
     shared: Shared | None  # what seeds do to all scripts alike
+
+    @property
+    def whole_noise(self) -> float:
+        """Return the standard deviation of a run, whatever its seed does, in sigma."""
+        return 1.0 if self.shared is None else 1 / math.sqrt(OWN)
 
     @classmethod
     def of(cls, nodes: Sequence[Node], sigma: float, shared: Shared | None = None, noise: float = 1.0) -> "Lattice":
@@ -202,7 +211,9 @@ class Belief:
         """
         parents = lattice.parents
         weights = np.broadcast_to(weights, (len(parents), len(PRIOR)))
-        expected = np.array([row @ kernel(offset) for row, offset in zip(weights, lattice.offsets, strict=True)])
+        expected = np.array(
+            [row @ kernel(offset, lattice.whole_noise) for row, offset in zip(weights, lattice.offsets, strict=True)]
+        )
         logs, log_evidence = np.log(lattice.runs), 0.0
         below, upward, apart = (np.ones_like(logs) for _ in range(3))
         for i in reversed(range(len(parents))):
@@ -222,7 +233,8 @@ class Belief:
 
     def likelihoods(self) -> Array:  # (N, K)
         """Return the likelihood of each component for every edit, given all other evidence."""
-        return np.array([kernel(offset) @ self.pairs(i) + TINY for i, offset in enumerate(self.lattice.offsets)])
+        noise, offsets = self.lattice.whole_noise, self.lattice.offsets
+        return np.array([kernel(offset, noise) @ self.pairs(i) + TINY for i, offset in enumerate(offsets)])
 
     def pairs(self, i: int) -> Array:  # (DIFFERENCES,)
         """Return the evidence for each effect of an edit: the sum over v of below(v + d) apart(v)."""
@@ -249,7 +261,7 @@ class Belief:
     def value_of_idea(self, price: float) -> float:
         """Return the expected value of one run of a fresh edit: its knowledge gradient."""
         far = np.arange(-8 * SIZE, 8 * SIZE)
-        worths = Distribution(far * STEP, self.weights[0] @ effects(far)).worths(price)
+        worths = Distribution(far * STEP, self.weights[0] @ effects(far, self.lattice.whole_noise)).worths(price)
         return knowledge_gradient(worths, most=1, noise=self.noise)
 
     @property
