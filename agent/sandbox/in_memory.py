@@ -4,9 +4,13 @@ The kernel counts how often a process waits for the disk, in many places. A file
 no wait: by reading a file or not, one sandbox could tell a later one a bit. Where every file is in memory before each
 sandbox starts, and no call inside puts one out (seccomp.py), files tell nothing.
 
+The kernel also remembers of each page whether it was used once or more often, and shows that to whoever maps the page
+(/proc/self/numa_maps, /proc/self/smaps). It remembers no more than a few uses: a page that has had these stays as it is
+when a sandbox reads it.
+
 The harness maps these files once, which keeps their names and sizes in memory as well. Before each sandbox it asks the
-kernel whether it has put anything out of memory since, and each folder whether it has changed. If so, it lists the
-folders again and has the kernel go through all pages; those that are there are not copied.
+kernel whether it has put anything out of memory since or forgotten a use, and each folder whether it has changed. If
+so, it lists the folders again and has the kernel go through all pages; those that are there are not copied.
 """
 
 import ctypes
@@ -23,13 +27,17 @@ from threading import Lock
 from agent.errors import MachineError
 
 GB = 1 << 30
+LEAVE = 4  # advice about memory: end its use; a shared file's pages stay in memory
 POPULATE_READ = 22  # advice about memory: bring all of it in, and wait for that; since Linux 5.14
 NO_ACCESS, FIXED, NO_RESERVE, FAILED = 0, 0x10, 0x4000, ctypes.c_void_p(-1).value
 OTHER_MAPPINGS = 5_000  # what this process may map besides: the kernel bounds the number of its mappings
 KERNEL_COUNTS, MOST_MAPPINGS = Path("/proc/vmstat"), Path("/proc/sys/vm/max_map_count")
-# The kernel counts here the pages, names and inodes that it, or a user through it, may have put out of memory.
-COUNTED = ("pgsteal_file", "slabs_scanned", "drop_pagecache", "drop_slab")
-PUT_OUT = re.compile(rf"(?m)^(?:{'|'.join(COUNTED)}) \d+$")
+# The kernel counts here the pages of which it has forgotten that they were used, which it does before it puts one out;
+# and the pages, names and inodes that it, or a user through it, may have put out of memory.
+FORGOTTEN = ("pgdeactivate", "drop_pagecache")
+COUNTED = (*FORGOTTEN, "pgsteal_file", "slabs_scanned", "drop_slab")
+PUT_OUT = re.compile(rf"(?m)^({'|'.join(COUNTED)}) (\d+)$")
+USES = 4  # the kernel remembers three of each page
 SURE_NS = 1_000_000_000  # ns after a folder's change, the next one certainly has another time
 LIBC = ctypes.CDLL(None)
 LIBC.mmap.restype = ctypes.c_void_p
@@ -49,7 +57,7 @@ class Held:
     def __init__(self) -> None:
         self._lock = Lock()  # the workers of this process share it
         self._asked: tuple[frozenset[str], frozenset[str]] | None = None
-        self._put_out: tuple[str, ...] = ()
+        self._put_out: dict[str, str] = {}
         self._folders: dict[str, int | None] = {}  # folder → the time of its last change; None: too recent to be sure
         self._files: dict[str, int] = {}  # file → its inode, which tells whether it is still the same file
         self._unmapped: list[str] = []  # files that are empty, closed to this user, or beyond the most mappings
@@ -67,9 +75,12 @@ class Held:
             if put_out and (asked, put_out) == (self._asked, self._put_out) and self._unchanged():
                 return
             folders, files = listed(*asked)
+            is_forgotten = any(put_out.get(count) != self._put_out.get(count) for count in FORGOTTEN)
             if files != self._files or not self._all_read():  # a package was installed, or a file became shorter
                 self._map(files)
-                self._all_read()
+                is_forgotten = True
+            if is_forgotten:
+                self._use()
             self._asked, self._put_out, self._folders = asked, put_out, folders
 
     def _unchanged(self) -> bool:
@@ -78,6 +89,13 @@ class Held:
     def _all_read(self) -> bool:
         read(self._unmapped)
         return bool(LIBC.madvise(self._start, self._used_bytes, POPULATE_READ) == 0)
+
+    def _use(self) -> None:
+        """Use each page as often as the kernel remembers."""
+        for _ in range(USES):
+            self._all_read()
+            LIBC.madvise(self._start, self._used_bytes, LEAVE)
+        self._all_read()
 
     def _map(self, files: dict[str, int]) -> None:
         if self._room_bytes:
@@ -111,13 +129,13 @@ def read(files: Iterable[str | Path]) -> None:
             mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ).close()
 
 
-def put_out_so_far() -> tuple[str, ...]:
+def put_out_so_far() -> dict[str, str]:
     """Return what this kernel has counted of what it has put out of memory; nothing if it does not count all of it."""
     try:
-        counts = PUT_OUT.findall(KERNEL_COUNTS.read_text(encoding="ascii"))
+        counts = dict(PUT_OUT.findall(KERNEL_COUNTS.read_text(encoding="ascii")))
     except OSError:
-        return ()
-    return tuple(counts) if len(counts) == len(COUNTED) else ()
+        return {}
+    return counts if len(counts) == len(COUNTED) else {}
 
 
 def most_files() -> int:
