@@ -24,6 +24,7 @@ import ctypes
 import errno
 import os
 import re
+import socket
 import struct
 import sys
 from contextlib import suppress
@@ -43,6 +44,7 @@ ANSWERS = {
 }
 ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}  # the kernel's number, and the column below
 NOBODY = b"4294967295"  # /proc/self/loginuid says this where nobody has logged in
+MIXED_PAIRS = 400  # of sockets; a process has 1,024 open files
 INODES = 1024  # a core gets as many at a time: the kernel's LAST_INO_BATCH and SHMEM_INO_BATCH
 X32 = 1 << 30  # added to a call's number, it selects the x32 table of an x86 kernel
 
@@ -111,6 +113,7 @@ EVERYWHERE = _table("""
     fanotify_init      300  262  refuse
     # so do F_SETLEASE and F_NOTIFY; F_SET_RW_HINT leaves a number in the inode, which any later process can read
     fcntl   72  25  arg1 == 1024: refuse, arg1 == 1026: refuse, arg1 == 1036: refuse, allow
+    fallocate          285   47  arg1 == 0: allow, unsupported    # room beyond a file's end, which its size leaves out
     fadvise64          221  223  pretend
     readahead          187  213  pretend
     sched_setaffinity  203  122  pretend  # a run keeps to the cores of its worker; libraries place their threads
@@ -221,16 +224,21 @@ def log_in() -> None:
 
 
 def blur() -> None:
-    """Begin new shares of the inode numbers of pipes, sockets and shared memory on each core.
+    """Begin new shares of the inode numbers of pipes, sockets and shared memory on each core, and mix freed sockets.
 
     The kernel deals INODES of them to a core at a time. As each gets a share now and is at its beginning, a process
     cannot tell how far it was in the last one, nor when it got that; it can tell how many shares all cores were dealt.
+    The kernel gives the memory of a socket to the next one on that core, and /proc/self/net/unix shows each socket's
+    place: without this, the order in which a process closed its sockets would be told.
     """
     children = []
     for core in os.sched_getaffinity(0):
         child = os.fork()
         if child == 0:
             os.sched_setaffinity(0, {core})
+            sockets = [one for _ in range(MIXED_PAIRS) for one in socket.socketpair()]
+            for one in sorted(sockets, key=lambda _: os.urandom(4)):
+                one.close()
             for make in (os.pipe, lambda: (os.memfd_create(""),)):
                 left = -os.fstat(make()[0]).st_ino % INODES + 1
                 for _ in range(left):

@@ -1,6 +1,7 @@
 """One sandbox can leave no message for a later one in the kernel: it cannot be written, or not be read."""
 
 import ctypes
+import json
 import mmap
 import os
 import subprocess
@@ -233,3 +234,29 @@ print([open(f"/proc/{pid}/status").read().partition("Seccomp:")[2].split()[0] fo
 @only_bubblewrap
 def test_the_filter_itself_is_not_in_the_sandbox(place):
     assert place.run(FILTERED) == "['2', '2'] ['0', '1', '2', '3']"  # the last is the folder that is listed
+
+
+# ---- the kernel's memory of sockets ----------------------------------------------------------------------------------
+
+# Prints the places of sockets in the order in which they were opened, and closes them in that order.
+SOCKETS = """
+import json, socket
+sockets = [one for _ in range(150) for one in socket.socketpair()]
+lines = [line.split() for line in open("/proc/self/net/unix").read().splitlines()[1:]]
+place = {int(line[6]): line[0] for line in lines}
+print(json.dumps([place[os.fstat(one.fileno()).st_ino] for one in sockets]))
+for one in sockets: one.close()
+"""
+
+
+def test_no_sandbox_can_tell_in_which_order_another_has_closed_its_sockets(place):
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # the kernel gives a socket's memory to the next one on its core
+    try:
+        closed, opened = (json.loads(place.run(SOCKETS)) for _ in range(2))
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert len(closed) == len(opened) == 300
+    last_first, first_first = set(pairwise(reversed(closed))), set(pairwise(closed))
+    pairs = list(pairwise(opened))
+    assert sum(pair in last_first for pair in pairs) - sum(pair in first_first for pair in pairs) < len(pairs) / 4

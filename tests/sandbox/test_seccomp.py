@@ -109,6 +109,13 @@ def test_there_is_no_memory_that_the_watch_cannot_see():
     assert run(f"{INSTALL}print(call(numbers['memfd_secret'], 0))") == str(errno.ENOSYS)
 
 
+@pytest.mark.parametrize(("kind", "answer"), [(0, 0), (1, errno.EOPNOTSUPP), (3, errno.EOPNOTSUPP)])
+def test_no_file_has_room_that_its_size_leaves_out(tmp_path, kind, answer):
+    (tmp_path / "log").write_bytes(b"x")
+    deed = f"print(call(numbers['fallocate'], os.open(sys.argv[1], os.O_RDWR), {kind}, 0, 1 << 20))"
+    assert run(INSTALL + deed, tmp_path / "log") == str(answer)
+
+
 @pytest.mark.parametrize("wish", ["F_NOTIFY, fcntl.DN_ACCESS", "F_SETLEASE, fcntl.F_RDLCK"])
 def test_nothing_tells_which_files_other_programs_use(wish):
     assert refused(f"import fcntl; fcntl.fcntl(os.open('/usr/lib', os.O_RDONLY), fcntl.{wish})")
