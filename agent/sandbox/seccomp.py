@@ -124,6 +124,7 @@ EVERYWHERE = _table("""
     clone3             435  435  unknown  # a filter cannot read its flags; libraries then use clone
     # the flags CLONE_NEW… and CLONE_PIDFD; CLONE_THREAD without CLONE_FILES
     clone               56  220  arg0 & 0x7E021000 != 0: refuse, arg0 & 0x10400 == 0x10000: refuse, allow
+    kcmp               312  272  unknown  # the order of two objects in the kernel's memory
     pidfd_open         434  434  unknown  # its inode numbers count the machine's processes
     setsid             112  157  pretend  # /proc/self/autogroup numbers the machine's sessions
     syslog             103  116  refuse   # reports of crashes, of addresses that a program chooses

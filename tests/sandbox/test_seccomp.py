@@ -121,8 +121,9 @@ def test_nothing_tells_which_files_other_programs_use(wish):
     assert refused(f"import fcntl; fcntl.fcntl(os.open('/usr/lib', os.O_RDONLY), fcntl.{wish})")
 
 
-def test_no_descriptor_of_a_process_tells_how_many_there_were():
+def test_no_descriptor_of_a_process_tells_how_many_there_were_and_where_it_is():
     deeds = {
+        "print(call(numbers['kcmp'], os.getpid(), os.getpid(), 0, 0, 1))": errno.ENOSYS,
         f"print(call({PIDFD_OPEN}, os.getpid(), 0))": errno.ENOSYS,
         "print(call(numbers['clone'], 0x1000 | 17, 0, 0, 0, 0))": errno.EPERM,  # CLONE_PIDFD
     }
