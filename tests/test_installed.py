@@ -113,9 +113,7 @@ def test_from_a_wheel_an_empty_folder_comes_to_a_result(wheel, tmp_path, own_cac
     typed("nightshift report --png progress.png")
     assert (tmp_path / "empty" / "progress.png").read_bytes().startswith(b"\x89PNG")
 
-    export = "nightshift export trackio --out runs"
-    remedy = typed(export, code=1).partition("install it with: ")[2]
-    assert "[cpu,trackio]" in remedy or "[trackio]" in remedy
+    remedy = typed("nightshift mcp", code=1).partition("install it: ")[2]
+    assert "[cpu,mcp]" in remedy or "[mcp]" in remedy
     typed(remedy)
-    typed(export)
-    assert list((tmp_path / "empty" / "runs").rglob("*.db"))
+    typed("nightshift mcp < /dev/null")

@@ -14,12 +14,13 @@ from agent.records.place import Place, known_tags, read_night
 from agent.records.shipped import ship
 from agent.text import counted
 from agent.view.screen import at_work, print_lines
+from agent.view.tables import attempts, write
 
 # ---- export ----------------------------------------------------------------------------------------------------------
 
 
 def export(
-    format: Literal["csv", "parquet", "jsonl", "trackio", "mlx-lm", "record"],
+    format: Literal["csv", "jsonl", "mlx-lm", "record"],
     /,
     *tag: str,
     all: bool = False,
@@ -27,8 +28,8 @@ def export(
 ) -> None:
     """Write the attempts of nights for other programs, the best model of a night, or a night's record.
 
-    csv, parquet, jsonl: one file, with the runs and decisions of an attempt in its row; trackio: a folder with the
-    curves, dials and scores of each attempt. An earlier export of the same name is replaced.
+    csv, jsonl: one file, with the runs and decisions of an attempt in its row. An earlier export of the same name is
+    replaced.
 
     mlx-lm: a folder with the best script of a night, its weights, tokenizer and a card, which mlx-lm loads
     (docs/taking.md).
@@ -37,11 +38,11 @@ def export(
     script's diff, the confirmation's findings. Later nights learn from the records in experiments/shipped/.
 
     Args:
-        format: csv, parquet, jsonl, trackio, mlx-lm or record
+        format: csv, jsonl, mlx-lm or record
         tag: these nights (default: the latest)
         all: every night, also those that came with the repository
-        out: the file, or a folder for it; for trackio, mlx-lm and record the folder to write (default: named after the
-            night, here; of a record experiments/shipped/TAG, or an earlier record of this night)
+        out: the file, or a folder for it; for mlx-lm and record the folder to write (default: named after the night,
+            here; of a record experiments/shipped/TAG, or an earlier record of this night)
     """
     only_tag = tag[0] if len(tag) == 1 else None
     place = place_meant(only_tag)
@@ -77,10 +78,8 @@ def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
 
 
 def _export_attempts(
-    place: Place, format: Literal["csv", "parquet", "jsonl", "trackio"], tags: tuple[str | None, ...], out: Path | None
+    place: Place, format: Literal["csv", "jsonl"], tags: tuple[str | None, ...], out: Path | None
 ) -> None:
-    from agent.view.tables import attempts, write, write_trackio
-
     if not tags:
         raise none_yet(place)
     read = [record_of(place, tag) for tag in dict.fromkeys(tags)]
@@ -90,12 +89,6 @@ def _export_attempts(
     name = nights[0].tag if len(nights) == 1 else "nights"
     count = counted(sum(len(night.attempts) for night in nights), "attempt")
     written = f"{count} of {f'night {name}' if len(nights) == 1 else f'{len(nights)} nights'}"
-    if format == "trackio":
-        folder = out or Path(f"{name}-{format}")
-        with at_work(f"writing {written}"):
-            see = write_trackio(place, folder, nights)
-        print_lines([f"wrote {folder}: {written}; see it with: {see}"])
-        return
     file = file_at(out, Path(f"{name}.{format}"))
     with at_work(f"writing {written}"):
         write(format, file, attempts(nights))

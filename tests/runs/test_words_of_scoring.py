@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
-import pyarrow.parquet as pq
 import pytest
 from nights import Grounds, make_repository, unigram
 
@@ -89,7 +88,7 @@ def test_no_command_says_a_word_of_it(leaks):
 
 def test_no_file_of_the_repository_or_of_an_export_holds_a_word_of_it(leaks, tmp_path):
     grounds, _ = leaks
-    for kind in ("csv", "jsonl", "parquet", "record"):
+    for kind in ("csv", "jsonl", "record"):
         ran(grounds, "export", kind, "t", "--out", str(tmp_path / f"export-{kind}"))
     ran(grounds, "report", "t", "--out", str(tmp_path / "page.html"))
     logs = shutil.ignore_patterns("*.score", "*.audit", ".git")
@@ -97,7 +96,6 @@ def test_no_file_of_the_repository_or_of_an_export_holds_a_word_of_it(leaks, tmp
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     contents = {path: path.read_bytes() for path in files}
     contents[Path("commits")] = grounds.git("log", "--all", "-p").encode()
-    contents[Path("table")] = str(pq.read_table(tmp_path / "export-parquet").to_pylist()).encode()
     assert {"results.tsv", "journal.sqlite", "page.html"} <= {path.name for path in files}
     assert [path for path, text in contents.items() if any(secret.encode() in text for secret in SECRETS)] == []
 

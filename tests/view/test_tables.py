@@ -3,7 +3,6 @@
 import csv
 import json
 
-import pyarrow.parquet as pq
 import pytest
 from samples import a_run, attempt, night
 
@@ -19,15 +18,11 @@ TREE = night(
 )  # fmt: skip
 
 
-def test_a_dial_has_a_column_of_its_values_those_of_a_parent_too_and_one_of_several_types_is_text(tmp_path):
-    write("parquet", tmp_path / "t.parquet", attempts([TREE]))
-    table = pq.read_table(tmp_path / "t.parquet")
-    assert [str(table.schema.field(name).type) for name in ("attempt", "dial.DEPTH", "dial.LR")] == [
-        "int64", "int64", "double",
-    ]  # fmt: skip
-    assert table["dial.LR"].to_pylist() == [0.1, 0.2, 0.05, 0.4, 0.4]
-    assert table["dial.DEPTH"].to_pylist() == [4, 4, 6, 4, 8]
-    assert table["dial.WINDOW"].to_pylist() == ["SL", "SL", "SL", '["L", "S"]', '["L", "S"]']
+def test_a_dial_has_a_column_of_its_values_those_of_a_parent_too():
+    rows = attempts([TREE])
+    assert [row["dial.LR"] for row in rows] == [0.1, 0.2, 0.05, 0.4, 0.4]
+    assert [row["dial.DEPTH"] for row in rows] == [4, 4, 6, 4, 8]
+    assert [row["dial.WINDOW"] for row in rows] == ["SL", "SL", "SL", ["L", "S"], ["L", "S"]]
 
 
 @pytest.mark.parametrize("title", ["=cmd|' /C calc'!A1", "\t=1+1", " =1+1", "\n@SUM(1)"])
@@ -35,15 +30,13 @@ def test_hostile_texts_are_texts_in_every_format(tmp_path, title):
     words = 'a "quoted", cell\nof two lines, \x1b[2J, \ud800 and 🧪'
     odd = attempt(0, Kind.KEPT, title=title, words=words, proposer="<script>", runs=[a_run(0, float("nan"))])
     rows = attempts([night(odd)])
-    for name in ("csv", "jsonl", "parquet"):
+    for name in ("csv", "jsonl"):
         write(name, tmp_path / f"t.{name}", rows)
     (row,) = csv.DictReader((tmp_path / "t.csv").open(newline="", encoding="utf-8"))
     assert row["title"] == f"'{title}"  # no formula
     assert row["words"] == 'a "quoted", cell\nof two lines, \\x1b[2J, \\ud800 and 🧪'
     assert row["decisions"].isascii()
     line = json.loads((tmp_path / "t.jsonl").read_text())
-    (packed,) = pq.read_table(tmp_path / "t.parquet").to_pylist()
-    for row in (line, packed):
-        assert (row["title"], row["proposer"]) == (title, "<script>")
-        assert row["words"] == words.replace("\ud800", "\\ud800")
-        assert row["runs"][0]["score"]["val_bpb"] is None  # JSON has no such number
+    assert (line["title"], line["proposer"]) == (title, "<script>")
+    assert line["words"] == words.replace("\ud800", "\\ud800")
+    assert line["runs"][0]["score"]["val_bpb"] is None  # JSON has no such number
