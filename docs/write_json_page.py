@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from agent.cli.ideas import IdeaFacts
 from agent.cli.machine import Check
 from agent.experiment import Findings
-from agent.proposers.proposer import Phase
 from agent.view.answer import (
     LEFT_OUT,
     CompareAnswer,
@@ -153,14 +152,6 @@ class DoctorAnswer:
     checks: tuple[Check, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileAnswer:
-    """The phases of a training step; each waits for the one before."""
-
-    device: str
-    phases: tuple[Phase, ...]
-
-
 ANSWERS: Mapping[str, type] = {
     "try": TryAnswer,
     "try --start": TryStanding,
@@ -186,7 +177,6 @@ ANSWERS: Mapping[str, type] = {
     "note": TagAnswer,
     "stop": TagAnswer,
     "doctor": DoctorAnswer,
-    "profile": ProfileAnswer,
 }
 
 

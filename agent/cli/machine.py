@@ -1,4 +1,4 @@
-"""Check the machine: nightshift doctor, a line a check, and nightshift profile."""
+"""Check the machine: nightshift doctor, a line a check."""
 
 import json
 import os
@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from rich.console import Console
 from rich.text import Text
 
-from agent.cli.options import SCRIPT, PositiveInt, Seed, UserPath
+from agent.cli.options import SCRIPT, UserPath
 from agent.errors import MachineError, NightshiftError
 from agent.files import MIN_FREE_BYTES
 from agent.invocation import command_for, install_command, own_python, typed, typed_python
@@ -91,19 +90,6 @@ def doctor(*, script: UserPath = SCRIPT) -> Answer:
         return Answer(facts, error=f"not ready for a night: see {', '.join(missing)}", exit_code=1)
     other = () if script == SCRIPT else ("--script", str(script))
     return Answer(facts, lambda: print_lines([f"ready for a night; begin with: {typed('run', *other)}"]))
-
-
-def profile(*, script: UserPath = SCRIPT, steps: PositiveInt = 16, seed: Seed = 0) -> Answer:
-    """Measure the phases of a training step.
-
-    Args:
-        script: the training script (default: train_mlx.py)
-        steps: number of steps to train (default: 16)
-        seed: the seed of the run (default: 0)
-    """
-    from agent.night.phases import profile as take_apart
-
-    return Answer(take_apart(script, steps, seed, Console()))
 
 
 # ---- the checks ------------------------------------------------------------------------------------------------------

@@ -48,7 +48,6 @@ COMMANDS = {
     "nights": ("agent.cli.lists:nights", "list all nights here: state, attempts, best, honest gain, size"),
     "pack": ("agent.cli.pack:pack", "pack a night into one file, to move it or to make room"),
     "unpack": ("agent.cli.pack:unpack", "restore a packed night"),
-    "profile": ("agent.cli.machine:profile", "measure the phases of a training step"),
     "doctor": ("agent.cli.machine:doctor", "check whether this machine has what a night needs"),
     "mcp": ("agent.mcp:mcp", "offer the commands as tools to coding agents"),
 }

@@ -29,7 +29,6 @@ from agent.invocation import typed
 from agent.judging.noise import FEW_STEPS, noise
 from agent.night.limits import few_steps_words
 from agent.night.merging import not_merged
-from agent.night.phases import limit_s, measure_phases, phases_were_measured
 from agent.night.plan import (
     Begin,
     Decide,
@@ -150,23 +149,10 @@ class Driver:
             case Enter(parent, proposal):
                 state.enter(parent, proposal)
             case EnterIdea(wanted):
-                self._measure_phases()
                 assert self.proposals is not None
                 self.in_flight.next_proposal = self.proposals.enter_next(wanted)
             case Wait():
                 self.wait()
-
-    def _measure_phases(self) -> None:
-        """Measure where the time of a step goes: once, after calibration, while nothing else runs, in time."""
-        context, state = self.context, self.state
-        if not context.measures_phases or state.best is None or self.in_flight.jobs:
-            return
-        wait_s = limit_s(context.night.budget_s, state.first)
-        if phases_were_measured(context.runner.folder) or context.limits.reached(state.proposals, state.pace, wait_s):
-            return
-        phases = measure_phases(context.runner, state.first)
-        if phases is not None:
-            self.say(phases)
 
     def commit(self, number: int) -> str:
         """Return an attempt's commit. Make it and its ref, from recorded facts alone, if there is none yet."""

@@ -30,7 +30,7 @@ from agent.night.state import NightContext
 from agent.pools.device_slots import slots_of_machine, slots_of_night
 from agent.pools.pool import LocalPool, Pool
 from agent.proposers.proposer import Around, Messages, Proposer
-from agent.proposers.registry import check_proposers, dial_check, has_reader, patience_s, proposers_of
+from agent.proposers.registry import check_proposers, dial_check, patience_s, proposers_of
 from agent.records.journal import Journal
 from agent.records.options import changes, kept_as_it_is, opened, resumed
 from agent.records.place import Place, known_night, new_id, read_script
@@ -145,11 +145,6 @@ def open_context(request: Request) -> Iterator[NightContext]:
             dry_runs=options.dry_run and not is_preview(budget_s) and options.metric is None,
             patience_s=patience_s(options) if by_options else 0.0,
             messages=messages,
-            measures_phases=by_options
-            and has_reader(options)
-            and cluster is None
-            and not is_preview(budget_s)
-            and options.metric is None,
         )
         if options.report and budget_s >= REPORT_FROM_S:
             page = undo.enter_context(PageWriter(place, night.tag, screen.said, lambda: stop.now))

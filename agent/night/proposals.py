@@ -34,7 +34,6 @@ from agent.judging.noise import noise
 from agent.lab.corpus import DataError
 from agent.lab.data import load_data
 from agent.night.merging import carried
-from agent.night.phases import phases_of, prices_of
 from agent.night.state import State
 from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.mix import in_turn
@@ -409,8 +408,6 @@ def _setting(place: Place, night: Night, history: History, parent: Attempt) -> S
     ranked, _ = listing(place.script_path, night, parent.proposal.script, history, _past(place, night.tag))
     return Setting(
         corpus=_corpus(Path(night.data)),
-        phases=phases_of(place.folder(night.tag)),
-        prices=prices_of(place.folder(night.tag)),
         ideas={prospect.idea.title: prospect.state for prospect in ranked},
     )
 

@@ -150,7 +150,6 @@ class NightContext:
     messages: Messages = field(default_factory=Messages)  # messages of the proposers
     attempt_settled: Callable[[], None] = lambda: None  # called once the record of an attempt is complete
     began: str = field(default_factory=lambda: utc_now("milliseconds"))  # start of this command
-    measures_phases: bool = False  # measure once how a step's time is spent; a proposer will read it
 
     @property
     def night(self) -> Night:

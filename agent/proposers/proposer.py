@@ -31,21 +31,10 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """One part of a training step, and its share."""
-
-    name: str  # waiting for a batch, forward + backward, optimizer, Python
-    ms: float  # milliseconds of a step
-    share: float  # share of the step, 0 to 1
-
-
-@dataclass(frozen=True, slots=True)
 class Setting:
     """The surroundings of a night that are in neither its journal nor its script."""
 
     corpus: Corpus | None = None  # None: the prepared data do not say
-    phases: tuple[Phase, ...] = ()  # phases of attempt 0, measured once a night; empty: not measured
-    prices: tuple[Phase, ...] = ()  # operation → what a step takes longer without its kernel; empty: not measured
     # title of each known idea, the most promising first → kept #4, tried #7, yes (untried), unlikely, or no (it does
     # not apply)
     ideas: Mapping[str, str] = field(default_factory=dict)

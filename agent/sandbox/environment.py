@@ -51,7 +51,7 @@ def settings_in(environment: Mapping[str, str], device_kind: str) -> str:
 
 
 def scrubbed_env(data: str) -> dict[str, str]:
-    """Return the environment of a process outside of a sandbox, as for `nightshift profile`, without any keys."""
+    """Return the environment of a process outside of a sandbox, as for Ray's workers, without any keys."""
     env = {name: os.environ[name] for name in (*NAMES, *PLACES, *THREADS, *SETTINGS) if name in os.environ}
     return env | PYTHON | {"NIGHTSHIFT_DATA": data}
 

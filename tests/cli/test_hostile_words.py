@@ -36,7 +36,7 @@ TEXTS = {
     "night": (),
 }
 # these work for long where they are not refused
-BUSY = {"run", "confirm", "try", "serve", "mcp", "sample", "profile", "doctor"}
+BUSY = {"run", "confirm", "try", "serve", "mcp", "sample", "doctor"}
 ARGUMENTS = ("", "t", "t:1", "t:3", "shipped", "t:1 t:2", "odd")
 
 

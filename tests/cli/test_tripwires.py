@@ -64,7 +64,6 @@ LINES = {
     "nights": ("",),
     "pack": ("t --out ../t.tar.gz", "t --remove"),
     "unpack": ("t",),
-    "profile": ("--help",),
     "doctor": ("",),
     "mcp": ("--help",),
 }

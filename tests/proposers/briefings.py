@@ -6,15 +6,13 @@ from queued import SCRIPT
 from samples import NIGHT as SAMPLE
 
 from agent.experiment import Attempt, Decision, Ending, Kind, Noise, Proposal, Run, Score, Summary
-from agent.proposers.proposer import Briefing, Corpus, Left, Phase, Refusal, Setting
+from agent.proposers.proposer import Briefing, Corpus, Left, Refusal, Setting
 from agent.script.dials import outline_of
 
 NIGHT = replace(SAMPLE, cores=8, memory_bytes=32 << 30)
 NOISE = Noise(sigma_bpb=0.004, runs=5, smallest_bpb=0.011)
 SETTING = Setting(
     corpus=Corpus("stories", 4.2, 8192, 1024),
-    phases=(Phase("backward", 60.0, 0.6), Phase("optimizer", 40.0, 0.4)),
-    prices=(Phase("attend", 12.0, 0.12), Phase("adamw", 2.0, 0.02)),
     ideas={"Gate the heads": "tried #1", "Smear tokens": "yes", "Drop the cap": "unlikely"},
 )
 

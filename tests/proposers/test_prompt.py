@@ -45,8 +45,6 @@ def test_all_facts_of_the_night_and_of_now_are_told():
         "- corpus: stories, 4.20 bytes a token, rows of 1,024 tokens, a vocabulary of 8,192",
         "- best script: attempt 2, val_bpb 1.500000, 1 run",
         "- its peak memory: 2 GB of 32 GB, which leaves 30 GB",
-        "- where a step's time goes, measured for attempt 0: backward 60% (60 ms), optimizer 40% (40 ms)",
-        "- how much longer a step takes without the kernel of an operation, by attempt 0: attend 12%, adamw 2%",
         "- left of the night: 7 experiments, 1 h 30 min",
         "- LR = 0.04: to 0.08 worse #1; to 0.02 near miss #3 with 1 more",
         "Never turned in this night, or only among many others at once: WIDTH.",

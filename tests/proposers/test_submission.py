@@ -86,7 +86,7 @@ def test_an_import_beyond_the_rule_is_refused_at_once_by_every_command(grounds, 
     words = ("try", "--queue", "--edit", str(edit.with_suffix(".patch")), "-m", "a")
     assert f"train_mlx.py {sentence}" in refused(grounds.nightshift(*words))
     (grounds.root / "train_mlx.py").write_text(edit.read_text())
-    for command in (("try", "-m", "a"), ("run",), ("ideas",), ("profile",)):
+    for command in (("try", "-m", "a"), ("run",), ("ideas",)):
         assert f"train_mlx.py {sentence}" in refused(grounds.nightshift(*command))
     for command in ("doctor", "init"):
         assert f"train_mlx.py {sentence}" in grounds.nightshift(command).stdout
