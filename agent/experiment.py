@@ -724,7 +724,7 @@ class Options:
 
 
 TRUSTED = "val_bpb"  # name of the score that the harness itself measures
-PREVIEW_BUDGET_S = 60.0  # s of budget; a night of shorter runs is a preview
+FIRST_LOOK_BUDGET_S = 60.0  # s of budget; a night of shorter runs is a first look
 
 
 @dataclass(frozen=True, slots=True)
@@ -756,9 +756,9 @@ class Night:
         return self.options.metric or TRUSTED
 
 
-def is_preview(budget_s: float) -> bool:
-    """Return whether a night of such runs is a preview, whose scores and audits take less text."""
-    return budget_s < PREVIEW_BUDGET_S
+def is_first_look(budget_s: float) -> bool:
+    """Return whether a night of such runs is a first look, whose scores and audits take less text."""
+    return budget_s < FIRST_LOOK_BUDGET_S
 
 
 def short(ref: str) -> str:

@@ -25,7 +25,7 @@ from arena import CHEATS, HONEST, KNOWN, Script, Trial, try_all, world
 from conftest import TEST_SCALE
 from measure import CORES, Count, Folder
 
-from agent.runs.score import PREVIEW_ROW_STEP
+from agent.runs.score import FIRST_LOOK_ROW_STEP
 from agent.sandbox.sandboxes import Sandbox, candidates, choose, why_unfit
 
 # one of each mechanism: what an audit may dislike, and what is kept before a cheat is judged; peeking, lying, notes,
@@ -107,8 +107,8 @@ def main(
     scripts, sandboxes = measure.chosen(EVERY, only), sandboxes_of(sandbox)
     if not sandboxes:
         raise measure.Misuse(f"--sandbox {sandbox}: this machine has no such sandbox; name another")
-    # This many rows in a preview are enough for an audit of 256 positions.
-    scale = dataclasses.replace(TEST_SCALE, eval_tokens=PREVIEW_ROW_STEP * TEST_SCALE.eval_tokens)
+    # This many rows in a first look are enough for an audit of 256 positions.
+    scale = dataclasses.replace(TEST_SCALE, eval_tokens=FIRST_LOOK_ROW_STEP * TEST_SCALE.eval_tokens)
     data = measure.make_corpus(folder / "corpus", scale, chars=3_000_000)
     # The machine's shared memory is one number: what one of these frees hides what another one takes.
     alone = [script.name for script in scripts if script.name.startswith("hoards_")]

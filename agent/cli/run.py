@@ -19,7 +19,7 @@ from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOpt
 from agent.cli.status import next_commands
 from agent.cli.tries import latest
 from agent.errors import MachineError, NightError, NothingYet
-from agent.experiment import WHOLE, DeviceSlot, Night, is_preview, short
+from agent.experiment import WHOLE, DeviceSlot, Night, is_first_look, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
@@ -150,7 +150,7 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
         first = state.attempts[0].proposal.script if state.attempts else context.baseline(place, options.metric)
         yield "scores", reported_words(night)
         yield "seeds", seeds_of(first)
-    elif is_preview(night.budget_s):
+    elif is_first_look(night.budget_s):
         yield "scores", "of a quarter of the validation text: runs are below a minute"
     yield "pace", context.limits.pace_words(state.pace)
     for line in _workers(context, slots):

@@ -10,7 +10,7 @@ from agent.cli.find import find_night, here, holder_here, is_free, known_tag, no
 from agent.cli.tries import Try, TryState, latest, tries_line
 from agent.clock import utc_now
 from agent.errors import NothingYet
-from agent.experiment import Status, Work, is_preview
+from agent.experiment import Status, Work, is_first_look
 from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Holder, Stop, holder, is_held, like_ctrl_c
 from agent.proposers.notes import add_note
@@ -105,7 +105,7 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
         commands[typed("show", f"{tag}:{crashed[-1]}", "--log")] = f"see why #{crashed[-1]} crashed: the end of its log"
     if crashed[:1] == [0]:  # the night cannot go on
         return {**commands, typed("run"): "a new night, once the script is repaired"}
-    if now.ideas and is_preview(now.night.budget_s) and now.night.options.metric is None:
+    if now.ideas and is_first_look(now.night.budget_s) and now.night.options.metric is None:
         commands[typed("run")] = "start a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"}
 

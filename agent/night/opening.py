@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agent.archive import MANIFEST, at_home, missing_base, missing_corpus
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
-from agent.experiment import WHOLE, DeviceSlot, Night, Options, is_preview
+from agent.experiment import WHOLE, DeviceSlot, Night, Options, is_first_look
 from agent.files import check_disk, home_folder, ignore_all, steadfast
 from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
@@ -141,8 +141,8 @@ def open_context(request: Request) -> Iterator[NightContext]:
             stop=stop,
             limits=limits,
             baseline=request.baseline,
-            # In a preview, a dry run would cost as much as it saves, and only our contract has a way to make one.
-            dry_runs=options.dry_run and not is_preview(budget_s) and options.metric is None,
+            # In a first look, a dry run would cost as much as it saves, and only our contract has a way to make one.
+            dry_runs=options.dry_run and not is_first_look(budget_s) and options.metric is None,
             patience_s=patience_s(options) if by_options else 0.0,
             messages=messages,
         )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, DeviceSlot, Night, is_preview
+from agent.experiment import WHOLE, DeviceSlot, Night, is_first_look
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
@@ -112,8 +112,8 @@ def protocol(facts: Mapping[str, Any], budget_s: float) -> str:
 
     Settings that are not as usual follow in words: `0123456789ab+MLX_ENABLE_TF32=0`.
     """
-    preview = " look" if is_preview(budget_s) else ""
-    text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}{preview}"
+    look = " look" if is_first_look(budget_s) else ""
+    text = f"{facts['fingerprint']} {budget_s:g} {facts['device_kind']}{look}"
     return "+".join(filter(None, [hashlib.sha256(text.encode()).hexdigest()[:12], facts["settings"]]))
 
 

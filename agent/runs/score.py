@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, Run, Score, Split, is_preview
+from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, Run, Score, Split, is_first_look
 from agent.files import read_end
 from agent.judging.failures import process_failure
 from agent.lab.data import evaluation_rows, load_data
@@ -41,9 +41,9 @@ SCORER = Path(__file__).with_name("scorer.py")
 ADVICE = "look at load_model, the shapes and the values of its logits"
 SCORING = Progress(fraction=1.0, is_scoring=True)
 ROUNDING_NATS = 1e-3  # a loss is a lie where it is further below zero than this
-# In a preview, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
+# In a first look, scoring and auditing by all of the text would take a CPU longer than training. So every fourth row is
 # scored, and one process audits; it is another protocol (agent/runs/fixed.py).
-PREVIEW_ROW_STEP = 4
+FIRST_LOOK_ROW_STEP = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +56,10 @@ class Rows:
 
     @classmethod
     def of(cls, night: Night, split: Split = "validation") -> "Rows":
-        """Read the rows of a split that this night scores: all of them, or every fourth in a preview."""
+        """Read the rows of a split that this night scores: all of them, or every fourth in a first look."""
         corpus = load_data(Path(night.data), verify=False)  # the checksums were verified at the start
         inputs, targets = evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
-        step = PREVIEW_ROW_STEP if is_preview(night.budget_s) else 1  # the rows of a preview are from all documents
+        step = FIRST_LOOK_ROW_STEP if is_first_look(night.budget_s) else 1  # the rows of a first look are from all documents
         return cls(inputs[::step].astype(np.uint16), targets[::step].astype(np.uint16), corpus.token_bytes)
 
     @classmethod
@@ -181,7 +181,7 @@ def audit(runner: Runner, job: AuditRun) -> Audit:
     reference = read_committed(runner.losses(*job.reference, job.split), rows) if job.reference else None
     if reference is None:
         reference = auditing.unigram_losses(train, rows.targets, rows.vocab_size)
-    processes = 1 if is_preview(runner.night.budget_s) else auditing.MOST_PROCESSES
+    processes = 1 if is_first_look(runner.night.budget_s) else auditing.MOST_PROCESSES
     samples = auditing.draw(committed, reference, rows.counted, rows.vocab_size, rng, processes)
     folder, answers, spent_s = runner.run_folder(job.attempt, job.seed), [], 0.0
     for sample in samples:

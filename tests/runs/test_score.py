@@ -52,11 +52,11 @@ def test_scoring_and_training_share_one_allowance(beyond_s, left_s):
 # ---- text ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_preview_scores_a_quarter_of_the_text_and_that_is_another_protocol(tiny_data):
+def test_a_first_look_scores_a_quarter_of_the_text_and_that_is_another_protocol(tiny_data):
     minute = dataclasses.replace(NIGHT, data=str(tiny_data), budget_s=60.0)
-    preview = dataclasses.replace(minute, budget_s=59.0)
+    first_look = dataclasses.replace(minute, budget_s=59.0)
     for split in ("validation", "holdout"):
-        whole, quarter = Rows.of(minute, split), Rows.of(preview, split)
+        whole, quarter = Rows.of(minute, split), Rows.of(first_look, split)
         assert len(quarter.inputs) == len(whole.inputs) // 4
         assert (quarter.targets == whole.targets[::4]).all()
     facts = {"fingerprint": "f", "device_kind": "cpu", "settings": ""}

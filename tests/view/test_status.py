@@ -52,8 +52,8 @@ def test_a_night_that_runs_says_what_is_left_of_its_limits(place):
 
 def test_after_each_state_of_a_night_the_commands_come_next_that_a_user_wants_then(place):
     record = read_night(place, "t")
-    preview = summary_of(record)
-    now, crash = replace(preview, night=replace(preview.night, budget_s=300.0)), "show t:3 --log"
+    first_look = summary_of(record)
+    now, crash = replace(first_look, night=replace(first_look.night, budget_s=300.0)), "show t:3 --log"
     no_keep = replace(now, gain=None, confirmation=None)
     for known, commands in (
         (now, ("take t:confirmed", "show t:best", crash)),
@@ -63,7 +63,7 @@ def test_after_each_state_of_a_night_the_commands_come_next_that_a_user_wants_th
             ("confirm t", "take t:0", "show t:best", crash),
         ),
         (replace(now, confirmation=replace(now.confirmation, best=1)), ("confirm t", "take t:4", "show t:best", crash)),
-        (replace(preview, confirmation=None), ("confirm t", "take t:4", "show t:best", crash, "run")),
+        (replace(first_look, confirmation=None), ("confirm t", "take t:4", "show t:best", crash, "run")),
         (no_keep, ("results t", crash)),
         (replace(no_keep, ideas=0, best=None), (crash,)),
     ):
