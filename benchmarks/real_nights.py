@@ -51,13 +51,14 @@ import measure
 from measure import Count, Folder, Quick, Seconds
 
 from agent.errors import NightError
-from agent.experiment import DeviceSlot, Interval
+from agent.experiment import Interval
 from agent.pools.device_slots import slots_of_machine
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
 from agent.records.shipped import FACTS, of_folder
 from agent.records.summary import summary_of
 from agent.sandbox.environment import slot_env
+from agent.work import DeviceSlot
 
 ARM = re.compile(r"(mix|search|catalogue|model)(=[1-9]\d*)?")
 TAG = re.compile(r"-([a-z]+)-(\d+)$")  # arm and number, at its end

@@ -29,7 +29,7 @@ import psutil
 from nights import Quiet, environment, git, make_repository, python_path, scripted_context, with_limits
 
 from agent.errors import Exhausted
-from agent.experiment import Attempt, Decision, Doing, History, Kind, Proposal, Review, Status, Work
+from agent.experiment import Attempt, Decision, History, Kind, Proposal, Review, Status
 from agent.files import read_end
 from agent.judging.failures import PLAUSIBLE_GAIN
 from agent.judging.judges import Greedy
@@ -40,6 +40,7 @@ from agent.proposers.proposer import Briefing, Proposer
 from agent.runs import execute
 from agent.sandbox.sandboxes import Sandbox
 from agent.sandbox.supervisor import GB, ResourceLimits
+from agent.work import Doing, Work
 
 TAG = "t"
 BEST = "experiments/nights/earlier/runs/0003/seed0/out/model.safetensors"

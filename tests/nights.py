@@ -20,7 +20,7 @@ import pytest
 
 from agent.clock import Stopwatch
 from agent.errors import Exhausted
-from agent.experiment import LOCAL, WHOLE, Attempt, DeviceSlot, Doing, Options, Progress, Proposal, Work
+from agent.experiment import Attempt, Options, Proposal
 from agent.judging.judges import Greedy
 from agent.night import opening
 from agent.night.limits import Limits
@@ -37,6 +37,7 @@ from agent.sandbox import landlock
 from agent.sandbox.sandboxes import Bubblewrap, Landlock, Sandbox, candidates, choose
 from agent.sandbox.supervisor import ResourceLimits, limits_of_machine
 from agent.script.contract import fixed_files
+from agent.work import LOCAL, WHOLE, DeviceSlot, Doing, Progress, Work
 
 PROJECT = Path(__file__).parents[1]
 SCRIPTS = Path(__file__).parent / "scripts"

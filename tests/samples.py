@@ -15,7 +15,6 @@ from agent.experiment import (
     Audit,
     Confirmation,
     Decision,
-    Doing,
     DryRun,
     EditEffect,
     Ending,
@@ -29,7 +28,6 @@ from agent.experiment import (
     Run,
     Score,
     Summary,
-    Work,
     packed,
 )
 from agent.judging.noise import noise
@@ -37,6 +35,7 @@ from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record, Turned
 from agent.script.dials import Value, outline_of
+from agent.work import Doing, Work
 
 NIGHT = Night(
     tag="t", branch="refs/heads/experiments/30s-t", script="train_mlx.py", base="b" * 40, budget_s=30.0, seed=7,

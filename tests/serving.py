@@ -17,13 +17,14 @@ from samples import NIGHT
 
 from agent.cli.report import drawn, night_now
 from agent.clock import utc_now
-from agent.experiment import Doing, Proposal, Status, Work, attempt_ref, packed
+from agent.experiment import Proposal, Status, attempt_ref, packed
 from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.view import serve
 from agent.view.serve import Server
+from agent.work import Doing, Work
 
 PATIENCE_S = 120.0  # the server has the lowest priority: beside five busy processes it gets a hundredth of a core
 PERIOD_S = 0.05  # so that no test waits for a second

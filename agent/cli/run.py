@@ -19,7 +19,7 @@ from agent.cli.options import Count, NightOptions, Positive, PositiveInt, RunOpt
 from agent.cli.status import next_commands
 from agent.cli.tries import latest
 from agent.errors import MachineError, NightError, NothingYet
-from agent.experiment import WHOLE, DeviceSlot, Night, is_first_look, short
+from agent.experiment import Night, is_first_look, short
 from agent.invocation import typed
 from agent.judging.judges import judge_in_words
 from agent.lab.corpus import DATASETS
@@ -45,6 +45,7 @@ from agent.view.replay import Replay
 from agent.view.screen import console_on, folded, next_lines, print_folded, print_next, terminal_width
 from agent.view.terminal import LOG_WIDTH, failure_lines, tried_lines
 from agent.view.words import confirmation_lines, found_lines, left_words, moment, reported_words
+from agent.work import WHOLE, DeviceSlot
 
 SAMPLE_S = 0.5  # s of watching the machine
 CHECKED_FROM_S = 5.0  # s of budget; a night of shorter runs is a test

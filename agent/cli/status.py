@@ -10,7 +10,7 @@ from agent.cli.find import find_night, here, holder_here, is_free, known_tag, no
 from agent.cli.tries import Try, TryState, latest, tries_line
 from agent.clock import utc_now
 from agent.errors import NothingYet
-from agent.experiment import Status, Work, is_first_look
+from agent.experiment import Status, is_first_look
 from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Holder, Stop, holder, is_held, like_ctrl_c
 from agent.proposers.notes import add_note
@@ -20,6 +20,7 @@ from agent.records.record import Record
 from agent.records.summary import NightSummary, summary_of
 from agent.view.answer import Answer, Process, StatusAnswer, Workers
 from agent.view.words import HEADS, left_words, moment, status_lines
+from agent.work import Work
 
 if TYPE_CHECKING:
     from agent.view.live import NightScreen

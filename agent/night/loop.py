@@ -11,19 +11,7 @@ from contextlib import contextmanager, suppress
 
 from agent.clock import utc_now
 from agent.errors import MachineError
-from agent.experiment import (
-    Attempt,
-    Audit,
-    Doing,
-    DryRun,
-    Ending,
-    Progress,
-    Run,
-    Status,
-    Work,
-    attempt_ref,
-    short,
-)
+from agent.experiment import Attempt, Audit, DryRun, Ending, Run, Status, attempt_ref, short
 from agent.files import check_disk
 from agent.invocation import typed
 from agent.judging.noise import FEW_STEPS, noise
@@ -52,6 +40,7 @@ from agent.runs.runner import Stopped
 from agent.script.dials import read_dials
 from agent.text import duration, numbered
 from agent.view.words import noise_lines, score
+from agent.work import Doing, Progress, Work
 
 POLL_S, REPLAN_S = 0.05, 1.0
 TELLING_STEPS, TELLING_SHARE = 5, 0.3  # steps of the first run, or share of its budget, that tell how many it makes

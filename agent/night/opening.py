@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agent.archive import MANIFEST, at_home, missing_base, missing_corpus
 from agent.clock import kept_awake, utc_now
 from agent.errors import MachineError, NightError, NightHalted, RepoError
-from agent.experiment import WHOLE, DeviceSlot, Night, Options, is_first_look
+from agent.experiment import Night, Options, is_first_look
 from agent.files import check_disk, home_folder, ignore_all, steadfast
 from agent.git import refs_of_night
 from agent.judging.judges import choose_judge
@@ -57,6 +57,7 @@ from agent.text import budget, plainly
 from agent.view.live import NightScreen
 from agent.view.screen import at_work, console_on
 from agent.view.writer import PageWriter
+from agent.work import WHOLE, DeviceSlot
 
 if TYPE_CHECKING:
     from agent.pools.cluster import Cluster

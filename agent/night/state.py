@@ -5,19 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from agent.clock import utc_now
-from agent.experiment import (
-    Ask,
-    Attempt,
-    Confirmation,
-    Night,
-    Progress,
-    Proposal,
-    Run,
-    Score,
-    Split,
-    Work,
-    best_of,
-)
+from agent.experiment import Ask, Attempt, Confirmation, Night, Proposal, Run, Score, Split, best_of
 from agent.judging.judges import Judge
 from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop
@@ -26,6 +14,7 @@ from agent.proposers.proposer import Messages, Proposer
 from agent.records.journal import Journal
 from agent.records.place import Place, read_script
 from agent.runs.runner import Runner
+from agent.work import Progress, Work
 
 Answer = TypeVar("Answer")
 

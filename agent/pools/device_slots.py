@@ -18,10 +18,11 @@ from datetime import datetime
 from pathlib import Path
 
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, DeviceSlot, History, Night, Run
+from agent.experiment import History, Night, Run
 from agent.invocation import typed
 from agent.lab.hardware import usable_cores
 from agent.text import counted
+from agent.work import WHOLE, DeviceSlot
 
 CPUS = Path("/sys/devices/system/cpu")
 BUSY_SHARE = 0.10  # share of the processors or of a GPU that other programs take; from here on, the night says it

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError
-from agent.experiment import LOCAL, SPLITS, DeviceSlot, Night, Progress, Run
+from agent.experiment import SPLITS, Night, Run
 from agent.files import MIN_FREE_BYTES, open_plain, read_tail, remove
 from agent.lab.hardware import cache_root, write_atomically
 from agent.pools.device_slots import cores_of_machine, sets_of_cores
@@ -30,6 +30,7 @@ from agent.runs.train import METRICS, METRICS_BYTES
 from agent.sandbox.process import LOG
 from agent.sandbox.sandboxes import choose
 from agent.sandbox.supervisor import limits_of_machine
+from agent.work import LOCAL, DeviceSlot, Progress
 
 LOG_BYTES, LOSSES_BYTES = 1 << 20, 1 << 30  # most bytes that come back of a log, and of losses
 DEAF_S = 15.0  # s without a question from the driver, after which the driver and its job are taken for lost

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
-from agent.experiment import Progress
 from agent.runs.execute import execute
 from agent.runs.jobs import Job, Result
 from agent.runs.runner import Runner
+from agent.work import Progress
 
 CLOSE_S = 8.0  # s for the processes of all workers together to end
 

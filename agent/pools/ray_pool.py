@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from agent.errors import MachineError
-from agent.experiment import Audit, DeviceSlot, DryRun, Ending, Run
+from agent.experiment import Audit, DryRun, Ending, Run
 from agent.files import plain_bytes, remove
 from agent.invocation import typed
 from agent.pools.cluster import Cluster, ClusterNode, different, on, sentence
@@ -17,6 +17,7 @@ from agent.pools.node import DEAF_S, FileContents, NodeWorker, Part, Returned, e
 from agent.pools.pool import Ended, Pool, WorkerThread
 from agent.runs.jobs import AuditRun, Job, Measure, Result, Trial
 from agent.runs.runner import Runner
+from agent.work import DeviceSlot
 
 WATCH_S = 1.0  # s between two looks at the nodes, and at the progress of each job
 REST_S = 60.0  # s until a node that has failed gets work again

@@ -35,11 +35,11 @@ from agent.experiment import (
     Proposal,
     Run,
     Split,
-    Work,
 )
 from agent.files import disk_fails, flush, plain_bytes, throwaway_folder
 from agent.invocation import typed
 from agent.script.dials import outline_from, outline_of
+from agent.work import Work
 
 VERSION = 16
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait

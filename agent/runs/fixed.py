@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import MachineError, NightError
-from agent.experiment import WHOLE, DeviceSlot, Night, is_first_look
+from agent.experiment import Night, is_first_look
 from agent.files import throwaway_folder, write_plain
 from agent.invocation import PACKAGE, typed
 from agent.lab.hardware import cache_root
 from agent.runs.probe import NO_DATA
 from agent.sandbox.environment import settings_in, slot_env
 from agent.sandbox.process import end
+from agent.work import WHOLE, DeviceSlot
 
 LAB, OF_LAB = PACKAGE / "lab", (".py", ".c", ".cu")
 SELF_REPORTED = "self-reported"  # the end of a protocol whose scores nothing has checked

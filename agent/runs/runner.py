@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.errors import MachineError
-from agent.experiment import BASELINE_TRIES, LOCAL, SPLITS, WHOLE, DeviceSlot, Ending, Night, Progress, Split
+from agent.experiment import BASELINE_TRIES, SPLITS, Ending, Night, Split
 from agent.files import home_folder, plain_bytes, remove
 from agent.invocation import typed
 from agent.judging.failures import machine_fault
@@ -27,6 +27,7 @@ from agent.sandbox.places import View, places_of
 from agent.sandbox.process import LOG, Outcome, supervise
 from agent.sandbox.sandboxes import Sandbox, bring_in
 from agent.sandbox.supervisor import ResourceLimits
+from agent.work import LOCAL, WHOLE, DeviceSlot, Progress
 
 WEIGHTS = "out/model.safetensors"
 SHOWN = ("manifest.json", "token_bytes.npy", "tokenizer.*")  # files of the corpus in every sandbox

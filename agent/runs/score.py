@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from agent.experiment import MEASURED, Audit, Ending, History, Night, Progress, Run, Score, Split, is_first_look
+from agent.experiment import MEASURED, Audit, Ending, History, Night, Run, Score, Split, is_first_look
 from agent.files import read_end
 from agent.judging.failures import process_failure
 from agent.lab.data import evaluation_rows, load_data
@@ -32,6 +32,7 @@ from agent.runs.fixed import verify_pins
 from agent.runs.jobs import AuditRun, Job, Measure
 from agent.runs.runner import WEIGHTS, Runner, beside
 from agent.sandbox.process import Outcome
+from agent.work import Progress
 
 # A forward pass over fixed rows takes seconds on a GPU and under a minute on two CPU cores: after an hour it hangs. An
 # honest model may be three times as slow as attempt 0's, and reading MLX again from a slow disk takes about 20 s.
@@ -59,7 +60,9 @@ class Rows:
         """Read the rows of a split that this night scores: all of them, or every fourth in a first look."""
         corpus = load_data(Path(night.data), verify=False)  # the checksums were verified at the start
         inputs, targets = evaluation_rows(corpus.split(split), corpus.bos, corpus.seq_len)
-        step = FIRST_LOOK_ROW_STEP if is_first_look(night.budget_s) else 1  # the rows of a first look are from all documents
+        step = (
+            FIRST_LOOK_ROW_STEP if is_first_look(night.budget_s) else 1
+        )  # the rows of a first look are from all documents
         return cls(inputs[::step].astype(np.uint16), targets[::step].astype(np.uint16), corpus.token_bytes)
 
     @classmethod

@@ -16,7 +16,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent.experiment import Attempt, Ending, History, Progress, Run, Summary
+from agent.experiment import Attempt, Ending, History, Run, Summary
 from agent.files import open_plain, plain_bytes, read_end
 from agent.judging.early_stop import Bound, Finished, Losses, bounds, losses, point_of
 from agent.runs.jobs import Measure
@@ -24,6 +24,7 @@ from agent.runs.reported import SUMMARY, SUMMARY_BYTES, numbers_of, takes
 from agent.runs.runner import WEIGHTS, Runner
 from agent.sandbox.process import Outcome
 from agent.text import ABSURD, is_finite, plainly
+from agent.work import Progress
 
 # Start, compilation and saving come on top of the budget. The slowest honest start measured took 150 s (MLX compiled a
 # whole step for CUDA with cold caches). Attempt 0 gets twice that; a run that needs more hangs.

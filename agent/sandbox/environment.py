@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent.experiment import WHOLE, DeviceSlot
+from agent.work import WHOLE, DeviceSlot
 
 TMP = "tmp"  # the subfolder of a run that serves as its home, TMPDIR and cache
 

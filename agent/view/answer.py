@@ -13,12 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from agent.experiment import Attempt, Findings, Interval, Kind, Status, Work, memory_gb
+from agent.experiment import Attempt, Findings, Interval, Kind, Status, memory_gb
 from agent.pools.device_slots import slowdown_of
 from agent.proposers.proposer import Left
 from agent.records.record import Record, Turned
 from agent.records.summary import NightSummary, Scored, gain_bpb, lower_bpb, speed_of
 from agent.script.dials import Value
+from agent.work import Work
 
 # JSON leaves these out: they are too long, or in a file.
 LEFT_OUT = {"Proposal": {"packed"}, "Attempt": {"outline"}, "Run": {"last_lines"}, "KnownIdea": {"patch"}}

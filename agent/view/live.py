@@ -17,7 +17,7 @@ from rich.rule import Rule
 from rich.table import Column, Table
 from rich.text import Text
 
-from agent.experiment import LOCAL, TITLE_CHARS, Attempt, Doing, Kind, Progress, Status, Work
+from agent.experiment import TITLE_CHARS, Attempt, Kind, Status
 from agent.proposers.proposer import Left
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal
@@ -28,6 +28,7 @@ from agent.view.run_files import before_training, training_progress
 from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict_line
 from agent.view.words import BETWEEN, doing_words, interval_words, left_words, pace_words, score, within_one
+from agent.work import LOCAL, Doing, Progress, Work
 
 EARLIER = 3  # as many verdicts are shown where somebody begins to follow a night
 DRAWN_EVERY_S = 0.5  # a drawing takes some milliseconds, which a run on a CPU would have used

@@ -15,7 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from agent.clock import utc_now
-from agent.experiment import Attempt, Work
+from agent.experiment import Attempt
 from agent.invocation import typed
 from agent.proposers.proposer import Left
 from agent.records.journal import Journal
@@ -40,6 +40,7 @@ from agent.view.charts import file
 from agent.view.run_files import Curve, before_training, curve, log_tail, training_progress
 from agent.view.study import COLUMNS, notes, of_study, plots_of, row_of, rule_words
 from agent.view.terminal import measured_facts
+from agent.work import Work
 
 NEWEST = 100  # attempts whose edits and curves are shown, beside those that were ever kept
 POINTS, LINES, LINE_CHARS = 30, 300, 400  # most points of a curve, lines of a diff, and characters of a line

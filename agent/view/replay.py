@@ -10,8 +10,9 @@ from itertools import accumulate, pairwise, takewhile
 import numpy as np
 
 from agent.errors import NightError
-from agent.experiment import Attempt, Doing, Progress, Run, Work
+from agent.experiment import Attempt, Run
 from agent.records.record import Record
+from agent.work import Doing, Progress, Work
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

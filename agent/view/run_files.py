@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agent.experiment import Attempt, Doing, Ending, Progress, Run, Work
+from agent.experiment import Attempt, Ending, Run
 from agent.files import open_plain, plain_bytes, read_end
 from agent.judging.early_stop import points_of
 from agent.judging.failures import process_failure
@@ -15,6 +15,7 @@ from agent.runs.runner import beside
 from agent.runs.train import METRICS, METRICS_BYTES, read_progress
 from agent.sandbox.process import LOG, last_lines
 from agent.text import harmless, shorten
+from agent.work import Doing, Progress, Work
 
 Curve = tuple[tuple[float, float], ...]  # (fraction of the budget, training loss)
 MOST_POINTS = 300  # most points of a curve that is shown

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from agent.experiment import LOCAL, TRUSTED, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
+from agent.experiment import TRUSTED, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
 from agent.invocation import typed
 from agent.records.record import Record
 from agent.records.results import Row, number_of, rows_of
@@ -24,6 +24,7 @@ from agent.view.words import (
     score,
     verdict_on,
 )
+from agent.work import LOCAL
 
 LEAST_SHOWN = 3  # edits at the end of a night, also where the rest fills the screen
 LOG_WIDTH = 100  # characters; a log has no width, and `nightshift results` shows the table in full

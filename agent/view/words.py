@@ -17,9 +17,7 @@ from agent.experiment import (
     Kind,
     Night,
     Noise,
-    Progress,
     Status,
-    Work,
     confirmed_branch,
     short,
 )
@@ -30,6 +28,7 @@ from agent.records.record import Record
 from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best, speed_of
 from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure, two_digits, versus
 from agent.view.answer import Worker, Workers
+from agent.work import Progress, Work
 
 BETWEEN = " · "  # parts of a line
 NONE = "–"  # a table's sign for no value

@@ -13,11 +13,11 @@ from nights import Grounds, make_repository, unigram
 from queued import write_idea
 from samples import record_night, record_workers
 
-from agent.experiment import Doing
 from agent.night.limits import Limits
 from agent.night.lock import only_night
 from agent.proposers.catalogue import files
 from agent.records.place import Place
+from agent.work import Doing
 
 FOLDER = Path(__file__).with_name("wording")
 ASKED = {

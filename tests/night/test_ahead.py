@@ -7,10 +7,11 @@ import pytest
 from nights import Quiet, scripted_context, unigram
 from proposing import LATE_S
 
-from agent.experiment import LOCAL, Attempt, Proposal
+from agent.experiment import Attempt, Proposal
 from agent.night.limits import Limits
 from agent.night.loop import run_night
 from agent.proposers.proposer import Briefing, Proposer
+from agent.work import LOCAL
 
 
 class Costly(Proposer):

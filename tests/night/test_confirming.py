@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-from agent.experiment import LOCAL, Attempt, Ending, Run, Score, Status, best_of
+from agent.experiment import Attempt, Ending, Run, Score, Status, best_of
 from agent.night.confirmation import confirm_night, is_interrupted
 from agent.night.lock import AFTER_RUN, Stop
 from agent.records.journal import Journal
+from agent.work import LOCAL
 
 START = unigram(JITTER=0.05, SHARPNESS=0.5)
 SHARPER = unigram(JITTER=0.05, SHARPNESS=0.6)

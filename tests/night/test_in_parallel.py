@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from nights import Grounds, Quiet, make_repository, scripted_context, unigram
 
-from agent.experiment import Attempt, DeviceSlot, Ending, Proposal, Run
+from agent.experiment import Attempt, Ending, Proposal, Run
 from agent.night.confirmation import confirm_night
 from agent.night.limits import Limits
 from agent.night.lock import AFTER_RUN
@@ -17,6 +17,7 @@ from agent.night.plan import Begin, InFlight, Plan
 from agent.night.state import NightContext
 from agent.pools.pool import Ended, LocalPool
 from agent.runs.jobs import AuditRun
+from agent.work import DeviceSlot
 
 WORKERS = ("left", "right")
 TRAINS = "    while (elapsed := "

@@ -13,7 +13,7 @@ from judged import scored_attempt, scored_run
 from nights import bubblewrap, kernels_own, make_repository, unigram, usable
 
 from agent.errors import NightError
-from agent.experiment import WHOLE, DeviceSlot, Ending, Run, Summary
+from agent.experiment import Ending, Run, Summary
 from agent.lab import hardware
 from agent.night.opening import Request, open_context
 from agent.pools.device_slots import (
@@ -31,6 +31,7 @@ from agent.sandbox.places import View
 from agent.sandbox.process import Outcome, supervise
 from agent.sandbox.sandboxes import Sandbox
 from agent.sandbox.supervisor import limits_of_machine
+from agent.work import WHOLE, DeviceSlot
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cores are lent on Linux only")
 two_cores = pytest.mark.skipif(

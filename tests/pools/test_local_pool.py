@@ -10,8 +10,9 @@ import psutil
 import pytest
 from jobs import MEASURE, STAYS, runner_in
 
-from agent.experiment import DeviceSlot, Ending, Run
+from agent.experiment import Ending, Run
 from agent.pools.pool import Ended, LocalPool
+from agent.work import DeviceSlot
 
 SOON_S = 30.0
 ENDS = "print('done')\n"

@@ -14,21 +14,9 @@ from samples import NIGHT, RUN
 
 from agent.clock import utc_now
 from agent.errors import NightError
-from agent.experiment import (
-    Audit,
-    Decision,
-    Doing,
-    DryRun,
-    Ending,
-    Kind,
-    Proposal,
-    Run,
-    Score,
-    Status,
-    Work,
-    best_of,
-)
+from agent.experiment import Audit, Decision, DryRun, Ending, Kind, Proposal, Run, Score, Status, best_of
 from agent.records.journal import RESERVE_BYTES, VERSION, Journal
+from agent.work import Doing, Work
 
 BASELINE = Decision(Kind.BASELINE, "baseline")
 

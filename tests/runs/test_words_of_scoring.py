@@ -9,12 +9,12 @@ from subprocess import CompletedProcess
 import pytest
 from nights import Grounds, make_repository, unigram
 
-from agent.experiment import Doing, Work
 from agent.lab.data import evaluation_rows, load_data
 from agent.proposers.proposer import Left
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.view.page import live_of, page
+from agent.work import Doing, Work
 
 QUICK = ("--budget-s", "0.05", "--judge", "greedy", "--sandbox", "off")
 SCORER, AUDITOR, HOLDOUT = SECRETS = ("of the scorer: Ishmael", "of the auditor: Ahab", "of the holdout: Queequeg")

@@ -17,7 +17,7 @@ from samples import attempt, night, record_nights
 from terminals import Emulator, Terminal
 
 from agent.clock import utc_now
-from agent.experiment import LOCAL, Ask, Decision, Doing, Ending, Kind, Progress, Proposal, Run, Score, Work
+from agent.experiment import Ask, Decision, Ending, Kind, Proposal, Run, Score
 from agent.files import steadfast
 from agent.proposers.proposer import Left
 from agent.records.journal import Journal
@@ -28,6 +28,7 @@ from agent.view.live import NightScreen, job, panel
 from agent.view.run_files import before_training
 from agent.view.screen import console_on, folded, print_folded, print_next
 from agent.view.words import pace_words, progress_words
+from agent.work import LOCAL, Doing, Progress, Work
 
 LEFT = Left(31, 5 * 3600 + 12 * 60 + 30)
 NOW = summary_of(
