@@ -441,16 +441,14 @@ class Attempt:
         return tuple(run for run in self.runs if run.ending not in NOT_COUNTED)
 
     def may_be_repeated(self, seed: int) -> bool:
-        """Return whether a run with this seed is made again if the machine makes it invalid: once, then it counts.
+        """Return whether a run with this seed is made again if the machine makes it invalid.
 
         A script could pretend that the machine was to blame for a bad run, and show the better of two with every seed.
-        So an edit has one such run, and one more for each RUNS_A_REPETITION that counted. Attempt 0 is the user's own,
-        and its runs may be repeated more often: an edit that fills the disk beside it must not end the night.
+        So an edit has one such run, and one more for each RUNS_A_REPETITION that counted.
         """
         invalid = [run.seed for run in self.runs if run.ending is Ending.INVALID]
-        if self.number == 0:
-            return invalid.count(seed) < BASELINE_TRIES - 1
-        return seed not in invalid and len(invalid) <= len(self.counted_runs) // RUNS_A_REPETITION
+        is_trusted = self.number == 0 or len(invalid) <= len(self.counted_runs) // RUNS_A_REPETITION
+        return is_trusted and invalid.count(seed) < repetitions(self.number)
 
     @cached_property
     def done_runs(self) -> tuple[Run, ...]:
@@ -530,6 +528,14 @@ class Attempt:
         """Return the mean speed of its training runs, in tokens a second; None if no run has one."""
         speeds = [run.tokens_s for run in self.done_runs if run.tokens_s is not None]
         return statistics.fmean(speeds) if speeds else None
+
+
+def repetitions(number: int) -> int:
+    """Return how often a process of this attempt is made again if the machine makes it invalid; then it counts.
+
+    Attempt 0 is the user's own, and has more: an edit that fills the disk beside it must not end the night.
+    """
+    return 1 if number else BASELINE_TRIES - 1
 
 
 History = Sequence[Attempt]  # one night's attempts in the order of their numbers

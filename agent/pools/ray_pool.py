@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from agent.errors import MachineError
-from agent.experiment import Audit, DryRun, Ending, Run
+from agent.experiment import Audit, DryRun, Ending, Run, repetitions
 from agent.files import plain_bytes, remove
 from agent.invocation import typed
 from agent.pools.cluster import Cluster, ClusterNode, different, on, sentence
@@ -48,7 +48,7 @@ class _Worker:
 class RayPool(Pool):
     """Execute jobs on workers of a cluster, any job on any of them: all files of a job come back to this machine.
 
-    A job whose process is killed is done again once; the second time counts as the script's.
+    A job whose process is killed is done again like one that the machine made invalid; the last time, it counts.
     """
 
     expects_workers = True  # nodes that join, or are well again
@@ -135,18 +135,18 @@ class RayPool(Pool):
 
     def _execute(self, worker: _Worker, job: Job) -> Ended:
         """Execute a job; a dry run or an audit again if its process is killed, where the journal counts runs."""
-        name = worker.name
-        for is_last in (isinstance(job, Measure), True):
+        name, left = worker.name, 0 if isinstance(job, Measure) else repetitions(job.attempt)
+        while True:
             try:
                 return Ended(name, job, self._result(worker, job))
             except Lost as lost:
                 return Ended(name, job, lost=f"worker {name}: {lost}")
             except Killed:
                 if self._stops():
-                    break
-                if is_last:
+                    return Ended(name, job)
+                if not left:
                     return Ended(name, job, result_of_killed(job, f"its process was killed on {worker.node.name}"))
-        return Ended(name, job)
+                left -= 1
 
     def _result(self, worker: _Worker, job: Job) -> Result | None:
         """Return a job's result, and take its files; raise MachineError where its node has failed."""
@@ -226,13 +226,13 @@ class RayPool(Pool):
 
 
 def result_of_killed(job: Job, why: str) -> Result:
-    """Return a run that is invalid, or the result of a job whose process was killed for the second time.
+    """Return a run that is invalid, or the result of a job whose process was killed at its last try.
 
     Raise MachineError for attempt 0: then its node has failed.
     """
     if isinstance(job, Measure) and job.may_be_repeated:
         return Run(job.seed, Ending.INVALID, None, 0.0, None, why)
-    why = f"{why}, for the second time"
+    why = f"{why}, at its last try"
     if not job.attempt:
         raise MachineError(why)
     match job:

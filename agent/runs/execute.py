@@ -1,6 +1,6 @@
 """Execute a job and return its result, without journal, git or screen: the worker's part of a night.
 
-A run that the machine makes invalid is repeated once; the second time it counts as the script's failure.
+A run that the machine makes invalid is repeated; the last time it counts as the script's failure.
 If a script fails that ran well before, or that follows many failures, attempt 0 is tried. If attempt 0 fails as well,
 the machine is broken, and the night ends.
 """

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.errors import MachineError
-from agent.experiment import BASELINE_TRIES, SPLITS, Ending, Night, Split
+from agent.experiment import SPLITS, Ending, Night, Split, repetitions
 from agent.files import home_folder, plain_bytes, remove
 from agent.invocation import typed
 from agent.judging.failures import machine_fault
@@ -164,11 +164,10 @@ class Runner:
     def until_it_counts(self, number: int, once: Callable[[], Outcome]) -> Outcome:
         """Run a process until its outcome counts, and return the outcome; no journal lists the process.
 
-        It is repeated after each sleep of the machine, and once if the machine makes it invalid. For runs in the
-        journal, Attempt.may_be_repeated() has this rule. Raise Stopped if the user has ended it, and MachineError if
-        the machine makes attempt 0 invalid several times.
+        It is repeated after each sleep of the machine, and as often as repetitions() says if the machine makes it
+        invalid. Raise Stopped if the user has ended it, and MachineError if attempt 0 is invalid at its last try.
         """
-        left = 1 if number else BASELINE_TRIES - 1
+        left = repetitions(number)
         while True:
             outcome = once()
             if outcome.ending is Ending.STOPPED:

@@ -223,8 +223,8 @@ def test_a_job_whose_process_is_killed_is_done_again_once_and_then_counts(make):
     (first,) = ended(pool, MEASURE, n1=Killed())
     (last,) = ended(pool, last_try, n1=Killed())
     assert (first.result.ending, last.result.ending) == (Ending.INVALID, Ending.EXCEEDED)
-    assert process_failure(last.result) == "its process was killed on n1, for the second time"
+    assert process_failure(last.result) == "its process was killed on n1, at its last try"
     (end,) = ended(pool, AUDIT, n1=[Killed(), Returned(PASSED)])
     assert end.result == PASSED
     (end,) = ended(pool, AUDIT, n1=[Killed(), Killed()])
-    assert "its process was killed on n1, for the second time" in end.result.failure
+    assert "its process was killed on n1, at its last try" in end.result.failure
