@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -46,7 +46,7 @@ from agent.invocation import STARTER, typed_python
 from agent.judging.judges import JUDGES
 from agent.lab.corpus import DataError
 from agent.lab.data import data_dir, load_data
-from agent.lab.hardware import DeviceKind, cache_root
+from agent.lab.hardware import cache_root
 from agent.records.journal import SCHEMA, Journal, check_format
 from agent.records.options import OF_REPORTED, OF_THE_MODEL, SANDBOXES
 from agent.records.place import Place, new_id, read_night
@@ -467,7 +467,6 @@ def _wrong_facts(night: Night) -> Iterator[str]:
         "base": COMMIT.fullmatch(night.base) is not None,
         "branch": is_of_night(night.branch, night.tag) and night.branch.endswith(f"-{night.tag}"),
         "budget_s": 0 < night.budget_s < MEASURED[1],
-        "device_kind": night.device_kind in get_args(DeviceKind),
         "protocol": re.fullmatch(r"[A-Za-z0-9_.+=-]*", night.protocol) is not None,  # a folder of a cluster's nodes
         "script": not leaves and harmless(night.script) == night.script,
     }

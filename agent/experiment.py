@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from agent.errors import NightError
+from agent.lab.hardware import DeviceKind
 from agent.text import ABSURD, one_line, paragraphs, plain_lines
 
 TITLE_CHARS, HYPOTHESIS_CHARS, PROPOSER_CHARS = 200, 4000, 80
@@ -718,7 +719,7 @@ class Night:
     base: str  # HEAD when the night opened: parent of attempt 0
     budget_s: float
     seed: int
-    device_kind: str  # cpu, metal, cuda
+    device_kind: DeviceKind  # cpu, metal or cuda
     device: str
     protocol: str  # fingerprint of data, budget and device kind: only equals are compared
     data: str  # folder of the prepared corpus

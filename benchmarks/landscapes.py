@@ -47,12 +47,14 @@ from agent import experiment
 from agent.experiment import Attempt, Ending, History, Noise, Proposal, Run, Score, Status, best_of
 from agent.judging.judges import choose_judge
 from agent.judging.noise import noise as noise_of
+from agent.lab.hardware import DeviceKind
 from agent.proposers.proposer import Briefing
 from agent.proposers.search import Search
 from agent.records.record import Record
 from agent.script.dials import Choices, Dial, Range, Value, outline_of, read_dials, searched, set_dials
 
-KIND, GPU = "cpu", "cuda"
+KIND: DeviceKind = "cpu"
+GPU = "cuda"
 TEXT = measure.SCRIPT.read_text(encoding="utf-8")
 WITH_DIALS = TEXT[TEXT.index("# Shape of the model") : TEXT.index("# Machinery")]
 SCRIPT = set_dials(WITH_DIALS, KIND, {"DEPTH": 4})  # within its range, so that it can turn both ways

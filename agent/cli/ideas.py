@@ -12,7 +12,7 @@ from agent.errors import NightError, NothingYet
 from agent.experiment import Night
 from agent.invocation import IDEAS as FOLDER
 from agent.invocation import typed
-from agent.lab.hardware import has_cuda_build
+from agent.lab.hardware import DeviceKind, has_cuda_build
 from agent.night.proposals import briefing_of
 from agent.proposers.catalogue.catalogue import listing
 from agent.proposers.catalogue.evidence import Measurement, Prospect
@@ -106,7 +106,7 @@ def _night(tag: str | None) -> tuple[Place, Record]:
     place = place_meant(tag)
     if tag is not None or place.tags():
         return place, read_night(place, known_tag(place, tag))
-    kind = "metal" if sys.platform == "darwin" else "cuda" if has_cuda_build() else "cpu"
+    kind: DeviceKind = "metal" if sys.platform == "darwin" else "cuda" if has_cuda_build() else "cpu"
     nothing: dict[str, Any] = dict.fromkeys(("tag", "branch", "base", "device", "protocol", "data", "started"), "")
     return place, Record(Night(**nothing, script=place.script, budget_s=300.0, seed=0, device_kind=kind), ())
 

@@ -85,6 +85,7 @@ def test_what_is_no_journal_is_refused(tmp_path):
         ("UPDATE night SET value = 'refs/heads/main-t' WHERE fact = 'branch'", "has refs/heads/main-t as branch"),
         ("UPDATE night SET value = '../train_mlx.py' WHERE fact = 'script'", "has ../train_mlx.py as script"),
         ("UPDATE night SET value = '.GIT/config' WHERE fact = 'script'", "has .GIT/config as script"),
+        ("UPDATE night SET value = '../mine' WHERE fact = 'device_kind'", "is damaged .Invalid enum value"),
         ("UPDATE night SET value = '--output=/tmp/mine' WHERE fact = 'base'", "has --output=/tmp/mine as base"),
         ("UPDATE attempts SET \"commit\" = '--output=/tmp/mine' WHERE number = 1", "as a commit, which is none"),
         ("UPDATE attempts SET parent = number", "made from a later one"),

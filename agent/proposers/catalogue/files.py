@@ -9,16 +9,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import get_args
 
 from agent.errors import NightshiftError, ScriptError
 from agent.files import check_plain
 from agent.invocation import IDEAS, PACKAGE
+from agent.lab.hardware import DeviceKind
 from agent.script.contract import read_text
 from agent.script.merge import EDITED, PATCH_HUNK
 from agent.text import harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
-KINDS = ("cpu", "metal", "cuda")
 SMALL_GAIN_PERCENT = 0.1  # expected of an idea whose file states no gain: most ideas bring little
 TITLE_CHARS, TEXT_CHARS, GROUP_CHARS = 80, 2000, 20
 
@@ -108,10 +109,10 @@ def read_header(text: str, names: Collection[str], file: Path) -> tuple[dict[str
 
 def _percent(fields: Mapping[str, str], name: str, default: float, file: Path) -> dict[str, float]:
     """Read a field such as `cuda 0.6, metal 0.5`; device kinds that it does not name have the default."""
-    percents = dict.fromkeys(KINDS, default)
+    percents = dict.fromkeys(get_args(DeviceKind), default)
     for part in filter(None, (part.strip() for part in fields.get(name, "").split(","))):
         match = PERCENT.fullmatch(part)
-        if match is None or match[1] not in KINDS or abs(float(match[2])) > 100:
+        if match is None or match[1] not in percents or abs(float(match[2])) > 100:
             raise ScriptError(
                 f"{file}: {name} {one_line(part, 40)!r} cannot be read; write percents as in: {name}: cuda 0.6, cpu 0.3"
             )
