@@ -20,8 +20,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from agent.cli.doctor import Check
 from agent.cli.ideas import IdeaFacts
-from agent.cli.machine import Check
 from agent.experiment import Findings
 from agent.view.answer import (
     LEFT_OUT,

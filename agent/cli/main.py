@@ -48,7 +48,7 @@ COMMANDS = {
     "nights": ("agent.cli.lists:nights", "list all nights here: state, attempts, best, honest gain, size"),
     "pack": ("agent.cli.pack:pack", "pack a night into one file, to move it or to make room"),
     "unpack": ("agent.cli.pack:unpack", "restore a packed night"),
-    "doctor": ("agent.cli.machine:doctor", "check whether this machine has what a night needs"),
+    "doctor": ("agent.cli.doctor:doctor", "check whether this machine has what a night needs"),
     "mcp": ("agent.mcp:mcp", "offer the commands as tools to coding agents"),
 }
 # Words of git, uv and other tools that are typed here by habit, for the command or the option that does it.

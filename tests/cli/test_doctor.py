@@ -5,17 +5,17 @@ import shutil
 
 from json_page import faults
 
-from agent.cli import machine
+from agent.cli import doctor
 from agent.lab.data import select
 
 
 def test_a_night_without_data_is_possible_where_they_can_be_prepared(tmp_path, monkeypatch):
     monkeypatch.delenv("NIGHTSHIFT_DATA", raising=False)
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "not yet" / "there"))
-    assert machine.data(tmp_path).ok
+    assert doctor.data(tmp_path).ok
     (tmp_path / "file").touch()
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "file" / "there"))
-    finding = machine.data(tmp_path)
+    finding = doctor.data(tmp_path)
     assert (finding.ok, finding.essential) == (False, True)
     assert f"Not a directory: '{tmp_path / 'file'}" in finding.detail
 
@@ -26,8 +26,8 @@ def test_the_doctor_looks_at_the_corpus_of_the_scripts_folder(tiny_data, tmp_pat
     monkeypatch.setenv("NIGHTSHIFT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "cache" / "data" / "selected").unlink()
     select(tmp_path / "cache" / "data" / tiny_data.name, tmp_path)
-    assert tiny_data.name in machine.data(tmp_path).detail
-    assert "none yet" in machine.data(tmp_path / "cache").detail
+    assert tiny_data.name in doctor.data(tmp_path).detail
+    assert "none yet" in doctor.data(tmp_path / "cache").detail
 
 
 def test_the_doctor_says_what_is_there_and_only_what_a_night_needs_makes_it_fail(grounds, tmp_path):
