@@ -4,32 +4,20 @@ import secrets
 from pathlib import Path
 from typing import Annotated, Literal
 
-from agent.cli.find import BEST, attempt_meant, known_tag, none_yet, place_meant, record_of
-from agent.cli.options import PositiveInt, Seed, UserPath, file_at, read_by
-from agent.errors import NightError, NothingYet
+from agent.cli.find import BEST, attempt_meant, known_tag, place_meant, record_of
+from agent.cli.options import PositiveInt, Seed, UserPath, read_by
 from agent.lab.numbers import decimal
 from agent.model import best_script, weights_of
 from agent.night.lock import like_ctrl_c
-from agent.records.place import Place, known_tags, read_night
+from agent.records.place import Place, read_night
 from agent.records.shipped import ship
-from agent.text import counted
 from agent.view.screen import at_work, print_lines
-from agent.view.tables import attempts, write
 
 # ---- export ----------------------------------------------------------------------------------------------------------
 
 
-def export(
-    format: Literal["csv", "jsonl", "mlx-lm", "record"],
-    /,
-    *tag: str,
-    all: bool = False,
-    out: UserPath | None = None,
-) -> None:
-    """Write the attempts of nights for other programs, the best model of a night, or a night's record.
-
-    csv, jsonl: one file, with the runs and decisions of an attempt in its row. An earlier export of the same name is
-    replaced.
+def export(format: Literal["mlx-lm", "record"], tag: str | None = None, /, *, out: UserPath | None = None) -> None:
+    """Write the best model of a night, or a night's record.
 
     mlx-lm: a folder with the best script of a night, its weights, tokenizer and a card, which mlx-lm loads
     (docs/taking.md).
@@ -38,24 +26,13 @@ def export(
     script's diff, the confirmation's findings. Later nights learn from the records in experiments/shipped/.
 
     Args:
-        format: csv, jsonl, mlx-lm or record
-        tag: these nights (default: the latest)
-        all: every night, also those that came with the repository
-        out: the file, or a folder for it; for mlx-lm and record the folder to write (default: named after the night,
-            here; of a record experiments/shipped/TAG, or an earlier record of this night)
+        format: mlx-lm or record
+        tag: the night (default: the latest)
+        out: the folder to write (default: TAG-mlx-lm, here; of a record experiments/shipped/TAG, or an earlier record
+            of this night)
     """
-    only_tag = tag[0] if len(tag) == 1 else None
-    place = place_meant(only_tag)
-    if all and tag:
-        raise NightError(f"--all are all nights; leave {' '.join(tag)} out, or --all")
-    if format in ("mlx-lm", "record") and (all or len(tag) > 1):
-        raise NightError(f"{format} is of one night; name one TAG")
-    if format == "mlx-lm":
-        _export_model(place, only_tag, out)
-    elif format == "record":
-        _export_record(place, only_tag, out)
-    else:
-        _export_attempts(place, format, known_tags(place) if all else tag or (None,), out)
+    place = place_meant(tag)
+    (_export_model if format == "mlx-lm" else _export_record)(place, tag, out)
 
 
 def _export_record(place: Place, tag: str | None, out: Path | None) -> None:
@@ -75,24 +52,6 @@ def _export_model(place: Place, tag: str | None, out: Path | None) -> None:
         write_folder(place, record, weights, folder)
     written = f"wrote {folder}: attempt {attempt.number} of night {record.tag}, seed {weights.run.seed}"
     print_lines([written, f"{folder / 'README.md'} says what it is, and how mlx-lm loads it"])
-
-
-def _export_attempts(
-    place: Place, format: Literal["csv", "jsonl"], tags: tuple[str | None, ...], out: Path | None
-) -> None:
-    if not tags:
-        raise none_yet(place)
-    read = [record_of(place, tag) for tag in dict.fromkeys(tags)]
-    nights = tuple(night for night in read if night.attempts)
-    if not nights:
-        raise NothingYet(f"night {read[0].tag} has no attempt yet; export it once its first attempt has begun")
-    name = nights[0].tag if len(nights) == 1 else "nights"
-    count = counted(sum(len(night.attempts) for night in nights), "attempt")
-    written = f"{count} of {f'night {name}' if len(nights) == 1 else f'{len(nights)} nights'}"
-    file = file_at(out, Path(f"{name}.{format}"))
-    with at_work(f"writing {written}"):
-        write(format, file, attempts(nights))
-    print_lines([f"wrote {file}: {written}"])
 
 
 # ---- sample ----------------------------------------------------------------------------------------------------------

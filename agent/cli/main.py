@@ -44,7 +44,7 @@ COMMANDS = {
     "prompt": ("agent.cli.ideas:prompt", "print what a model would be told now; --facts: what an agent"),
     "take": ("agent.cli.take:take", "put an attempt's script into the working tree"),
     "sample": ("agent.cli.export:sample", "continue a text with a kept model"),
-    "export": ("agent.cli.export:export", "write a table of attempts, a model for mlx-lm, or a record"),
+    "export": ("agent.cli.export:export", "write a model for mlx-lm, or the record of a night"),
     "nights": ("agent.cli.lists:nights", "list all nights here: state, attempts, best, honest gain, size"),
     "pack": ("agent.cli.pack:pack", "pack a night into one file, to move it or to make room"),
     "unpack": ("agent.cli.pack:unpack", "restore a packed night"),

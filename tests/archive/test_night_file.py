@@ -465,7 +465,7 @@ def test_what_a_script_has_left_in_place_of_results_holds_up_no_command_and_is_n
     for name in ("log.txt", "out/metrics.jsonl", "out/summary.json", "out/model.safetensors"):
         (folder / name).unlink(missing_ok=True)
         leave(folder / name)
-    for command in ("nights", "show 2", "show 2 --json", "report", "export csv", "results"):
+    for command in ("nights", "show 2", "show 2 --json", "report", "export record", "results"):
         assert "root:" not in done(grounds, *command.split())
     assert "TB" not in done(grounds, "nights")
     assert f'"log": "{folder}' not in done(grounds, "show", "2", "--json") or leave is leave_a_hole

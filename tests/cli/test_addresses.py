@@ -31,7 +31,7 @@ def test_an_attempt_is_named_by_itself_and_by_its_night_whose_best_is_meant_by_i
 
 
 @pytest.mark.parametrize(
-    "command", ["status", "report", "results", "confirm", "confirm --show", "prompt", "serve", "pack", "export csv"]
+    "command", ["status", "report", "results", "confirm", "confirm --show", "prompt", "serve", "pack", "export record"]
 )
 @pytest.mark.parametrize(("named", "whole"), [("old:1", ": old;"), ("old:best", ": old;"), ("1", "a night;")])
 def test_an_attempt_where_a_night_is_wanted_is_answered_with_the_tag(grounds, command, named, whole):

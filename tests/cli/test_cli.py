@@ -135,7 +135,7 @@ def test_a_dataset_is_prepared_for_one_night_which_keeps_it_and_refuses_another(
 
 
 def test_a_question_in_a_folder_without_nights_is_answered_without_words_of_git(tmp_path):
-    for question in ("status", "export csv"):
+    for question in ("status", "export record"):
         said = nothing_yet(Grounds(tmp_path).nightshift(*question.split()))
         assert f"no night has run in {tmp_path}; go to the folder of your script" in said
         assert said.endswith("begin with: nightshift init")

@@ -20,8 +20,8 @@ READS = (
     *("status", "status --json", "results", "results --all", "nights", "nights --json", "ideas", "prompt --facts"),
     *("show", "show 0 --json", "show 1 --diff", "show 1 --script", "show 1 --log", "show 1 2", "show 1 2 --diff"),
 )  # fmt: skip
-ELSEWHERE = ("report --out {}/page.html", "export csv --out {}/table.csv")
-WRITES = ("report", "note hello", "take 1", "try --queue -m longer --edit {}/edit.py", "export csv --out table.csv")
+ELSEWHERE = ("report --out {}/page.html", "export record --out {}/record")
+WRITES = ("report", "note hello", "take 1", "try --queue -m longer --edit {}/edit.py")
 NO_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")  # root, as one who may not write everywhere
 
 

@@ -10,7 +10,7 @@ from nights import PROJECT, environment
 
 AWAY = "~nobodyhere/x"
 NAMED = ("init AWAY", "run --dataset AWAY", "run --script AWAY", "unpack AWAY", "pack --out AWAY", "report --out AWAY")
-NAMED += ("report --png AWAY", "export csv --out AWAY", "try --edit AWAY -m m", "doctor --script AWAY")
+NAMED += ("report --png AWAY", "export record --out AWAY", "try --edit AWAY -m m", "doctor --script AWAY")
 
 
 @pytest.mark.parametrize("words", NAMED)

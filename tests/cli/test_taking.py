@@ -1,7 +1,5 @@
-"""What is taken out of a night: tables for other programs, and comparisons; and nights that run nothing here."""
+"""What is taken out of a night: the edits of attempts, and nights that run nothing here."""
 
-import csv
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,30 +41,3 @@ def test_an_edit_whose_commits_are_elsewhere_says_where_to_fetch_them(grounds, t
     assert "the edit of attempt 1 cannot be shown: commit " in without
     refs = "refs/experiments/t/*:refs/experiments/t/*"
     assert f"is not in this repository; fetch it from where the night ran: git fetch REMOTE '{refs}'" in without
-
-
-# ---- export ----------------------------------------------------------------------------------------------------------
-
-
-def test_tables_have_a_row_for_each_attempt_with_its_dials_and_replace_earlier_ones(grounds, tmp_path):
-    for _ in range(2):
-        done = grounds.nightshift("export", "csv", "--out", str(tmp_path / "out.csv"))
-        assert done.stdout == f"wrote {tmp_path / 'out.csv'}: 4 attempts of night t\n", done.stderr
-    rows = list(csv.DictReader((tmp_path / "out.csv").open(newline="")))
-    assert [row["status"] for row in rows] == ["keep", "keep", "keep", "crash"]
-    assert [row["dial.SHARPNESS"] for row in rows] == ["0.5", "0.7", "0.9", "0.5"]
-    assert [float(row["val_bpb"] or 0) for row in rows] == [attempt.val_bpb or 0 for attempt in grounds.attempts("t")]
-    assert [json.loads(row["runs"])[0]["ending"] for row in rows][2:] == ["finished", "crashed"]
-    assert grounds.nightshift("export", "jsonl", "t", "--out", str(tmp_path)).returncode == 0  # writes into a folder
-    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
-    assert [line["dial.SHARPNESS"] for line in lines] == [0.5, 0.7, 0.9, 0.5]
-    assert [line["val_bpb"] for line in lines] == [attempt.val_bpb for attempt in grounds.attempts("t")]
-
-
-def test_an_export_replaces_nothing_but_an_export(grounds, tmp_path):
-    mine = tmp_path / "mine.csv"
-    mine.write_text("name,age\nme,7\n")
-    for kind in ("csv", "jsonl"):
-        said = refused(grounds.nightshift("export", kind, "--out", str(mine)))
-        assert "holds something other than an export" in said
-    assert mine.read_text() == "name,age\nme,7\n"

@@ -60,7 +60,7 @@ LINES = {
     "prompt": ("", "--facts"),
     "take": ("t:1", "t:0"),
     "sample": ("--help",),
-    "export": ("csv --out ../table.csv", "record t", "mlx-lm t --out ../model"),
+    "export": ("record t", "mlx-lm t --out ../model"),
     "nights": ("",),
     "pack": ("t --out ../t.tar.gz", "t --remove"),
     "unpack": ("t",),

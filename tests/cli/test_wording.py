@@ -30,7 +30,7 @@ ASKED = {
     "confirm": ("confirm t --show", "confirm u --show"),
     "ideas": ("ideas", "ideas boost"),
     "report": ("report t", "report nowhere"),
-    "export": ("export csv t", "export tape"),
+    "export": ("export tape",),
     "take": ("take t:4", "take t:confirmed", "take t:9", "take worst"),
     "steering": (
         "note --tag t no deeper",

@@ -57,7 +57,7 @@ def test_it_judges_a_night_that_goes_on_and_is_read_without_it(grounds, table):
     assert grounds.nightshift("run", "--tag", "t", "--experiments", "2").returncode == 0
     table.undo()
     assert [attempt.words for attempt in grounds.attempts("t")[1:]] == ["it has a score"] * 2
-    for command in ("status t", "results t", "show t:1", "export csv t", "nights"):
+    for command in ("status t", "results t", "show t:1", "export record t", "nights"):
         assert grounds.nightshift(*command.split()).returncode == 0, command
     assert refused(grounds.nightshift("run", "--tag", "t")).startswith("there is no judge lenient here; choose from ")
     assert "Choose from balanced, greedy, strict" in refused(grounds.nightshift("run", "--judge", "lenient"))
