@@ -17,6 +17,7 @@ from agent.text import one_line, plainly
 # would not compare: another value is refused. The night takes another value of any other option, and keeps it.
 FIXED = ("judge", "confirm", "plausible_gain", "allowance_s", "limit_s", "metric")
 OF_REPORTED = ("read", "python")  # options of scripts that report their own score
+OF_SCORED = ("plausible_gain", "early_stop", "dry_run")  # options of scripts that nightshift scores
 OF_THE_MODEL = ("price", "llm_max_tokens")
 METRIC_CHARS = 60  # of a name
 SANDBOXES = ("off", "auto", "require")  # each promises more than the one before it
@@ -24,7 +25,7 @@ SANDBOXES = ("off", "auto", "require")  # each promises more than the one before
 
 def opened(asked: Mapping[str, Any]) -> Options:
     """Return the options of a new night; raise NightError for a clash."""
-    return _checked(Options(**asked))
+    return _checked(Options(**asked), asked)
 
 
 def resumed(tag: str, before: Options, asked: Mapping[str, Any]) -> Options:
@@ -38,7 +39,7 @@ def resumed(tag: str, before: Options, asked: Mapping[str, Any]) -> Options:
     gone: tuple[str, ...] = OF_THE_MODEL if now.llm != before.llm else ()
     if now.pool == "local":
         gone += ("ray_address",)  # no option takes it back
-    return _checked(replace(now, **{name: getattr(Options(), name) for name in gone if name not in asked}))
+    return _checked(replace(now, **{name: getattr(Options(), name) for name in gone if name not in asked}), asked)
 
 
 def kept_as_it_is(tag: str, kept: str, asked: str) -> NightError:
@@ -84,7 +85,7 @@ def spelled(options: Options, name: str) -> str:
     return f"no {option_of(name)}" if value is None else " ".join(as_words({name: value}))
 
 
-def _checked(options: Options) -> Options:
+def _checked(options: Options, asked: Mapping[str, Any]) -> Options:
     if options.judge not in JUDGES:
         raise NightError(f"there is no judge {options.judge} here; choose from {', '.join(JUDGES)}")
     if options.confirm and options.judge != "greedy":
@@ -96,13 +97,15 @@ def _checked(options: Options) -> Options:
                     f"{spelled(options, name)} is for a script that prints its own score; add --metric NAME"
                 )
     else:
-        _check_metric(options)
+        _check_metric(options, asked)
+    if options.limit_s is not None and options.allowance_s is not None:
+        raise NightError(f"{spelled(options, 'limit_s')} is in place of --allowance-s; leave one of them out")
     if options.ray_address is not None and options.pool != "ray":
         raise NightError(f"--ray-address {options.ray_address} is for --pool ray; add that, or leave the address out")
     return options
 
 
-def _check_metric(options: Options) -> None:
+def _check_metric(options: Options, asked: Mapping[str, Any]) -> None:
     """Raise NightError for a name that no line can have, and for what only nightshift's own score allows."""
     metric = str(options.metric)
     name = metric.removeprefix("-")
@@ -110,6 +113,7 @@ def _check_metric(options: Options) -> None:
         raise NightError(
             f"--metric {metric!r} names no number; name one as the script prints it, as in --metric val_loss"
         )
-    if options.early_stop or options.pool == "ray":
-        wrong = "--early-stop" if options.early_stop else "--pool ray"
-        raise NightError(f"{wrong} is for scripts that nightshift scores; leave it out beside --metric {metric}")
+    for name in (*(name for name in OF_SCORED if name in asked), *(["pool"] if options.pool == "ray" else [])):
+        raise NightError(
+            f"{spelled(options, name)} is for scripts that nightshift scores; leave it out beside --metric {metric}"
+        )

@@ -121,6 +121,9 @@ def test_a_name_that_no_line_can_have_is_no_metric(metric):
     ("words", "sentence"),
     [
         (("--metric", "x", "--early-stop"), "--early-stop is for scripts that nightshift scores"),
+        (("--metric", "x", "--plausible-gain", "20"), "--plausible-gain 20 is for scripts that nightshift scores"),
+        (("--metric", "x", "--dry-run"), "--dry-run is for scripts that nightshift scores"),
+        (("--metric", "x", "--limit-s", "9", "--allowance-s", "9"), "--limit-s 9 is in place of --allowance-s"),
         (("--metric", "x", "--pool", "ray"), "--pool ray is for scripts that nightshift scores"),
         (("--read", "/data"), "--read /data is for a script that prints its own score; add --metric NAME"),
         (("--python", "/bin/python"), "--python /bin/python is for a script that prints its own score"),
@@ -137,3 +140,5 @@ def test_a_night_keeps_its_metric():
         resumed("t", Options(), asked("--metric", "x"))
     with pytest.raises(NightError, match="has --metric=-x, not --metric=x"):
         resumed("t", Options(metric="-x"), asked("--metric", "x"))
+    with pytest.raises(NightError, match="--no-early-stop is for scripts that nightshift scores"):
+        resumed("t", Options(metric="-x"), asked("--no-early-stop"))
