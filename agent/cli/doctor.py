@@ -14,11 +14,12 @@ from typing import Any
 import psutil
 from rich.text import Text
 
-from agent.cli.options import SCRIPT, UserPath
+from agent.cli.options import SCRIPT, Metric, PositiveInt, Seed, UserPath
 from agent.errors import MachineError, NightshiftError
 from agent.files import MIN_FREE_BYTES
 from agent.invocation import command_for, install_command, own_python, typed, typed_python
 from agent.pools.device_slots import gpus_of_machine, gpus_unused
+from agent.records.options import opened
 from agent.records.place import Place, read_script
 from agent.sandbox.crash import why_crashed
 from agent.sandbox.sandboxes import choose
@@ -68,13 +69,14 @@ class Check:
     essential: bool = True  # a night cannot run without it
 
 
-def doctor(*, script: UserPath = SCRIPT) -> Answer:
+def doctor(*, script: UserPath = SCRIPT, metric: Metric = None) -> Answer:
     """Check Python, MLX, sandbox, script, git, disk, memory and data.
 
     Args:
         script: the training script (default: train_mlx.py)
+        metric: the number that the script prints itself, if nightshift does not score it
     """
-    checks, coming = list[Check](), _checks(script)
+    checks, coming = list[Check](), _checks(script, metric)
     while True:
         with at_work("checking this machine"):
             check = next(coming, None)
@@ -88,24 +90,26 @@ def doctor(*, script: UserPath = SCRIPT) -> Answer:
     facts = {"ready": not missing, "checks": checks}
     if missing:
         return Answer(facts, error=f"not ready for a night: see {', '.join(missing)}", exit_code=1)
-    other = () if script == SCRIPT else ("--script", str(script))
+    other = [] if script == SCRIPT else ["--script", str(script)]
+    other += [] if metric is None else [f"--metric={metric}"]
     return Answer(facts, lambda: print_lines([f"ready for a night; begin with: {typed('run', *other)}"]))
 
 
 # ---- the checks ------------------------------------------------------------------------------------------------------
 
 
-def _checks(script: Path) -> Iterator[Check]:
+def _checks(script: Path, metric: str | None) -> Iterator[Check]:
     yield Check("python", True, f"Python {platform.python_version()} on {platform.platform()}")
     yield from _device()
-    yield _script(script)
+    yield _script(script, metric)
     free, wanted = shutil.disk_usage(Path.cwd()).free, f"a night wants {MIN_FREE_BYTES / 2**30:.0f} GB"
     yield Check("disk", free >= MIN_FREE_BYTES, f"disk: {free / 2**30:,.1f} GB free", wanted)
     memory = psutil.virtual_memory()
     detail = f"memory: {memory.available / 2**30:,.1f} of {memory.total / 2**30:,.1f} GB free"
     remedy = "close other programs or choose a smaller DEPTH"
     yield Check("memory", memory.available >= 2 << 30, detail, remedy, essential=False)
-    yield data(script.absolute().parent)
+    if metric is None:
+        yield data(script.absolute().parent)
 
 
 def _device() -> Iterator[Check]:
@@ -141,10 +145,11 @@ def gpus() -> Iterator[Check]:
         yield Check("gpus", False, f"GPUs: {error}", "without it a night has one worker", essential=False)
 
 
-def _script(script: Path) -> Check:
+def _script(script: Path, metric: str | None) -> Check:
     try:
+        opened({} if metric is None else {"metric": metric})  # refuses a name that no line can have
         place = Place.of(script)
-        fixed_files(place.script_path.parent, read_script(place))
+        fixed_files(place.script_path.parent, read_script(place, metric), is_scored=metric is None)
     except NightshiftError as error:
         return Check("script", False, f"script: {error}")
     for folder in (place.repo.root, place.repo.common_dir):

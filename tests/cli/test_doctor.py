@@ -4,6 +4,7 @@ import json
 import shutil
 
 from json_page import faults
+from nights import Grounds, git
 
 from agent.cli import doctor
 from agent.lab.data import select
@@ -40,3 +41,14 @@ def test_the_doctor_says_what_is_there_and_only_what_a_night_needs_makes_it_fail
     assert [name for name, essential in bad.items() if essential] == ["data"]
     for part in ("✓ Python 3", "✓ MLX ", "GFLOP/s", "✓ script: ", "✓ disk", "✗ data: "):
         assert part in done.stderr
+
+
+def test_the_doctor_looks_at_a_script_that_prints_its_own_score_and_at_no_corpus(tmp_path):
+    (tmp_path / "bench.py").write_text("import no_such_package\nprint('rows_s: 1')\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "start")
+    words = ("doctor", "--json", "--script", "bench.py", "--metric")
+    answer = json.loads(Grounds(tmp_path).nightshift(*words, "-rows_s", NIGHTSHIFT_DATA="/nowhere").stdout)
+    found = {check["name"]: check["ok"] for check in answer["checks"]}
+    assert (found["script"], "data" in found) == (True, False)
