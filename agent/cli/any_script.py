@@ -55,5 +55,7 @@ def prepare(script: Path, metric: str) -> None:
         repo.commit_first({path.as_posix(): source}, MESSAGE)
     facts[PROGRAM] = "written: say in it what you want" if is_new else "is there already, and stays as it is"
     print_folded(f"{fact:<11}{words}" for fact, words in facts.items())
-    run = ("run", "--script", str(script), f"--metric={metric}")
-    print_next({typed(*run, "--experiments", "5"): "a first look", typed(*run, "--hours", "8"): "a night"})
+    given = ("--script", str(script), f"--metric={metric}")
+    first = {} if dials else {typed("try", "--queue", *given, "--edit", "FILE", "-m", "WHY"): "an edit of your own"}
+    runs = {typed("run", *given, "--experiments", "5"): "a first look", typed("run", *given, "--hours", "8"): "a night"}
+    print_next(first | runs)

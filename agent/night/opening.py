@@ -30,6 +30,7 @@ from agent.night.state import NightContext
 from agent.pools.device_slots import slots_of_machine, slots_of_night
 from agent.pools.pool import LocalPool, Pool
 from agent.proposers.proposer import Around, Messages, Proposer
+from agent.proposers.queue import waiting
 from agent.proposers.registry import check_proposers, dial_check, patience_s, proposers_of
 from agent.records.journal import Journal
 from agent.records.options import changes, kept_as_it_is, opened, resumed
@@ -143,7 +144,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             limits=limits,
             baseline=request.baseline,
             # In a first look, a dry run would cost as much as it saves, and only our contract has a way to make one.
-            dry_runs=options.dry_run and not is_first_look(budget_s) and options.metric is None,
+            dry_runs=options.dry_run and not is_first_look(budget_s) and not options.metric,
             patience_s=patience_s(options) if by_options else 0.0,
             messages=messages,
         )
@@ -206,7 +207,7 @@ def _open_journal(place: Place, tag: str) -> Iterator[Journal]:
 def open_night(request: Request, before: Night | None, options: Options, cluster: "Cluster | None") -> Night:
     """Resume the night that was there before, with these options, or open a new one; raise NightshiftError."""
     check_disk(request.place.repo.root)
-    if options.metric is not None and request.dataset is not None:
+    if options.metric and request.dataset is not None:
         raise NightError(f"--dataset {request.dataset} is no text for this script; show it its data with --read PATH")
     check_shown(map(Path, options.read), filter(None, (home_folder(), request.place.repo.root)))
     if options.python is not None:
@@ -242,7 +243,8 @@ def _begin(request: Request, options: Options, cluster: "Cluster | None") -> Nig
     if cluster is not None:
         lay_out()  # nodes get these files
         facts = cluster.facts(options, fixed, facts, None)
-    check = dial_check(options) if request.proposers is None else read_dials
+    is_fed = request.proposers is not None or waiting(place.queue)  # where edits wait, nothing has to be searched
+    check = read_dials if is_fed else dial_check(options)
     check(script, facts["device_kind"], strict=metric is None)  # other scripts have other brackets in their comments
     budget_s = request.budget_s or _limit_as_budget(script, options) or float(facts["budget_s"])
     if options.limit_s is not None and options.limit_s < budget_s:
@@ -276,12 +278,12 @@ def _begin(request: Request, options: Options, cluster: "Cluster | None") -> Nig
 
 def _reported(place: Place, options: Options) -> str | None:
     """Return whose number a night compares, where its script reports that itself."""
-    return None if options.metric is None else f"{place.script} {options.metric}"
+    return f"{place.script} {options.metric}" if options.metric else None
 
 
 def _limit_as_budget(script: str, options: Options) -> float | None:
     """Return the limit of a run as its budget, for a script that cannot be told one."""
-    return None if options.metric is None or takes(script, "--budget-s") else options.limit_s
+    return None if not options.metric or takes(script, "--budget-s") else options.limit_s
 
 
 def _first_slot(folder: Path, options: Options) -> tuple[Options, DeviceSlot]:

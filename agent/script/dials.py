@@ -136,7 +136,7 @@ def searched(source: str, device_kind: str, *, strict: bool = True) -> tuple[Dia
     if not dials:
         raise ScriptError(
             "the script has no dial with a range, so there is nothing to search; end "
-            "a dial's comment with one, as in: LR = 0.04  # step size  [0.005, 0.2] log"
+            "a dial's comment with one, as in: LR = 0.04  # step size  [0.005, 0.2] log; or queue edits of your own"
         )
     return tuple(dials.values())
 

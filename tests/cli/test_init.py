@@ -145,6 +145,9 @@ def test_a_script_of_ones_own_gets_a_program_and_is_told_what_is_understood_of_i
     assert grounds.nightshift("init", "--script", "bench.py", "--metric", "-accuracy").returncode == 0
     assert (tmp_path / "program.md").read_text() == "mine"
     assert not (tmp_path / "prepare.py").exists()
+    (tmp_path / "bench.py").write_text("print('accuracy: 1')\n")
+    done = grounds.nightshift("init", "--script", "bench.py", "--metric", "-accuracy")
+    assert "nightshift try --queue --script bench.py --metric=-accuracy --edit FILE" in done.stdout  # no dial to turn
 
 
 @pytest.mark.parametrize("words", [("--metric", "a: b"), ("--metric", "x", "--script", "none.py")])
