@@ -511,7 +511,7 @@ def _wrong_values(journal: Journal) -> Iterator[str]:
 
 def at_home(night: Night) -> Night | None:
     """Return the night with the folder of its corpus on this machine; None where it is not here."""
-    if night.options.metric is not None or (Path(night.data) / "manifest.json").is_file():
+    if night.options.metric or (Path(night.data) / "manifest.json").is_file():
         return night
     selected = data_dir()
     here = sorted(manifest.parent for manifest in (cache_root() / "data").glob("*/manifest.json"))

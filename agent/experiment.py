@@ -82,7 +82,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The trusted scorer's answer, bits per byte, or the script's own number; or why there is none. Lower is better."""
+    """The trusted scorer's answer, bits per byte, or the number that the script prints; or why there is none."""
 
     val_bpb: float | None
     wall_s: float
@@ -90,6 +90,7 @@ class Score:
     audit: Audit | None = None  # None: nothing was to be kept
     overran: bool = False  # the process was killed by the harness's clock
     is_reported: bool = False  # it is a number of the script's own, which nothing has checked
+    is_turned: bool = False  # higher is better
 
     @property
     def spent_s(self) -> float:
@@ -145,7 +146,10 @@ class Run:
 
     @property
     def val_bpb(self) -> float | None:
-        return self.score.val_bpb if self.score else None
+        """Return its score as judges compare it: lower is better."""
+        if self.score is None or self.score.val_bpb is None:
+            return None
+        return 0 - self.score.val_bpb if self.score.is_turned else self.score.val_bpb
 
     @property
     def holdout_bpb(self) -> float | None:
@@ -487,8 +491,14 @@ class Attempt:
         return any(run.score is not None and run.score.is_reported for run in self.runs)
 
     @property
+    def shown_bpb(self) -> float | None:
+        """Return the mean of the night's scores as a script prints them."""
+        is_turned = any(run.score is not None and run.score.is_turned for run in self.runs)
+        return 0 - self.val_bpb if is_turned and self.val_bpb is not None else self.val_bpb
+
+    @property
     def val_bpb(self) -> float | None:
-        """Return the mean of the night's scores; None without any score, and for a crash."""
+        """Return the mean of the night's scores, lower is better; None without any score, and for a crash."""
         if self.status is Status.CRASH or not self.scores_bpb:
             return None
         return statistics.fmean(self.scores_bpb)
@@ -734,8 +744,23 @@ class Night:
 
     @property
     def metric(self) -> str:
-        """Return the name of its scores, of which the lower is the better one."""
-        return self.options.metric or TRUSTED
+        """Return the name of its scores."""
+        return (self.options.metric or TRUSTED).removeprefix("-")
+
+    @property
+    def most(self) -> str:
+        """Return "at most " where its budget is the limit of a whole run, which may end sooner."""
+        return "at most " if self.options.limit_s == self.budget_s else ""
+
+    @property
+    def sign(self) -> int:
+        """Return 1 where a lower score is better, and else -1."""
+        return -1 if (self.options.metric or "").startswith("-") else 1
+
+    @property
+    def better(self) -> str:
+        """Return which of two scores is better: the lower or the higher one."""
+        return "lower" if self.sign > 0 else "higher"
 
 
 def is_first_look(budget_s: float) -> bool:

@@ -163,7 +163,7 @@ async def history(limit: Limit = 40, tag: Tag = "") -> CallToolResult:
     """List the attempts of the night, the latest last: a short form of what facts says of them.
 
     gain_bpb is the judge's estimate of the gain over the parent (above zero is better), and sure the probability that
-    the edit itself lowers val_bpb; the rest is luck.
+    the edit itself brings a gain; the rest is luck.
     """
     facts = await _ask("results", tag or None)
     rows = facts.pop("rows", [])

@@ -97,24 +97,29 @@ def _alike(before: Sequence[str], after: Sequence[str]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
 
 
-def shown_difference(score: float, other: float, decimals: int = SCORE_DECIMALS) -> float:
+def digits(value: float, decimals: int | None = SCORE_DECIMALS, sign: str = "") -> str:
+    """Write a score or a gain; decimals: None for seven significant digits; sign: "+" to write it in any case."""
+    return format(value, f"{sign}.7g" if decimals is None else f"{sign}.{decimals}f")
+
+
+def shown_difference(score: float, other: float, decimals: int | None = SCORE_DECIMALS) -> float:
     """Return a score less another, both rounded as they are shown: a reader who subtracts them gets the same digits."""
-    return round(score, decimals) - round(other, decimals)
+    return float(digits(score, decimals)) - float(digits(other, decimals))
 
 
-def below(lower_bpb: float, decimals: int = SCORE_DECIMALS) -> str:
-    """Say how far a score lies below another one or above it, as in 0.143600 lower."""
-    amount = f"{abs(lower_bpb):.{decimals}f}"
+def better(lower_bpb: float, decimals: int | None = SCORE_DECIMALS) -> str:
+    """Say how much better or worse a score is than another one, as in 0.143600 better."""
+    amount = digits(abs(lower_bpb), decimals)
     if float(amount) == 0:
-        return "no lower"
-    return f"{amount} {'lower' if lower_bpb > 0 else 'higher'}"
+        return "no better"
+    return f"{amount} {'better' if lower_bpb > 0 else 'worse'}"
 
 
 def versus(
     whom: str,
     lower_bpb: float,
     sure: float | None = None,
-    decimals: int = SCORE_DECIMALS,
+    decimals: int | None = SCORE_DECIMALS,
     same_seeds_bpb: float | None = None,
 ) -> str:
     """Say first the difference that a reader can check, then what it is worth; sure: the probability of a gain.
@@ -122,9 +127,9 @@ def versus(
     same_seeds_bpb: the difference over the seeds that both have; it is said where it points the other way.
     """
     same_bpb = lower_bpb if same_seeds_bpb is None else same_seeds_bpb
-    paired = f", but {below(same_bpb, decimals)} over the seeds that both ran" if same_bpb * lower_bpb < 0 else ""
+    paired = f", but {better(same_bpb, decimals)} over the seeds that both ran" if same_bpb * lower_bpb < 0 else ""
     worth = "" if sure is None else f", {percent_sure(sure)} sure of a gain"
-    return f"{below(lower_bpb, decimals)} than {whom}{paired}{worth}"
+    return f"{better(lower_bpb, decimals)} than {whom}{paired}{worth}"
 
 
 def two_digits(value: float) -> str:

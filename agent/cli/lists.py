@@ -18,9 +18,11 @@ from agent.records.place import Place, known_tags, read_night
 from agent.records.record import Record
 from agent.records.shipped import DAMAGED
 from agent.records.summary import summary_of
+from agent.text import SCORE_DECIMALS
 from agent.view import terminal
 from agent.view.answer import Answer, ListedNight, NightsAnswer, Stage
 from agent.view.screen import Column, print_folded, print_lines, table_lines, terminal_width
+from agent.view.words import PAGE_DECIMALS, Form
 
 NUMBERS = frozenset({
     *("attempt", "seeds", "confirmation_seeds", "val_bpb", "val_bpb_std", "gain_bpb", "sure"),
@@ -118,13 +120,13 @@ def _show(listed: list[ListedNight]) -> None:
 def _cells(night: ListedNight) -> tuple[str, ...]:
     from rich.filesize import decimal
 
-    honest = night.honest
+    honest, form = night.honest, Form(None if night.metric else SCORE_DECIMALS)
     return (
         night.tag,
         night.state,
         "" if night.attempts is None else f"{night.attempts:,}",
-        "" if night.val_bpb is None else " ".join(filter(None, (night.metric, f"{night.val_bpb:.6f}"))),
-        "" if honest is None else f"{honest.mean_bpb:.4f} [{honest.low_bpb:.4f}, {honest.high_bpb:.4f}]",
+        " ".join(filter(None, ((night.metric or "").removeprefix("-"), form.number(night.val_bpb)))),
+        "" if honest is None else Form(None if night.metric else PAGE_DECIMALS).interval(honest, ""),
         "" if night.bytes is None else decimal(night.bytes),
         night.device or "",
     )

@@ -146,8 +146,9 @@ def _facts(context: NightContext) -> Iterator[tuple[str, str]]:
     limits = left_words(context.limits.left(state.proposals))
     end = "the queue is empty" if drains else "stopped" if options.study is None else "every run is made"
     until = f"left: {', '.join(limits)}" if limits else f"until {end}"
-    yield "budget", f"{night.budget_s:g} s of training a run; {until}"
-    if options.metric is not None:
+    what = "a run" if options.metric else "of training a run"
+    yield "budget", f"{night.most}{night.budget_s:g} s {what}; {until}"
+    if options.metric:
         first = state.attempts[0].proposal.script if state.attempts else context.baseline(place, options.metric)
         yield "scores", reported_words(night)
         yield "seeds", seeds_of(first)

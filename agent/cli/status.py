@@ -79,7 +79,7 @@ def show_night(
     left = f"left: {', '.join(limits)}" if limits else None
     print_folded(status_lines(record, now, workers, pid=who.pid if who else None, stopping=stopping, left=left), HEADS)
     if now.proposers:
-        print_lines(shares_lines(now.proposers, terminal_width()))
+        print_lines(shares_lines(now, terminal_width()))
     print_folded(failure_lines(now.proposers))
 
 
@@ -106,7 +106,7 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
         commands[typed("show", f"{tag}:{crashed[-1]}", "--log")] = f"see why #{crashed[-1]} crashed: the end of its log"
     if crashed[:1] == [0]:  # the night cannot go on
         return {**commands, typed("run"): "a new night, once the script is repaired"}
-    if now.ideas and is_first_look(now.night.budget_s) and now.night.options.metric is None:
+    if now.ideas and is_first_look(now.night.budget_s) and not now.night.options.metric:
         commands[typed("run")] = "start a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"}
 

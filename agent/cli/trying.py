@@ -15,7 +15,7 @@ from agent.cli.status import CONFIRM, following
 from agent.cli.tries import Try, TryState, find_try, under_way
 from agent.clock import utc_now
 from agent.errors import NightError
-from agent.experiment import Attempt, History, Kind, Status
+from agent.experiment import Attempt, History, Kind, Night, Status
 from agent.files import ignore_all, read_end
 from agent.invocation import own_command, typed
 from agent.night.lock import is_held
@@ -33,7 +33,7 @@ from agent.text import SAID_CHARS, harmless, one_line, plain_lines
 from agent.view.answer import Answer, TryAnswer
 from agent.view.run_files import log_of, traceback_of, training_progress
 from agent.view.screen import is_watched, print_folded, print_lines, print_next
-from agent.view.words import SURE, progress_words, score, verdict_on
+from agent.view.words import SURE, Form, progress_words, verdict_on
 
 LOG = "drain.log"  # log of the process that works on the queue, in the queue's folder
 LOG_BYTES = 4000
@@ -270,7 +270,7 @@ def _verdict(place: Place, tried: Try) -> Answer:
     answer = answer_of_try(tried.id, record, attempt, place.folder(record.tag), merged_onto)
 
     def print_all() -> None:
-        print_folded(verdict_lines(answer, verdict_on(record, attempt)))
+        print_folded(verdict_lines(answer, verdict_on(record, attempt), record.night))
         print_next(commands_after(answer), title=f"next: {answer.next.partition('; to begin')[0]}")
 
     return Answer(answer, print_all)
@@ -317,14 +317,16 @@ def _next(attempt: Attempt, traceback: str | None, way_back: str | None, merged_
     return f"{merged}: take it with: {typed('take', str(attempt.number))}, and edit on from there"
 
 
-def verdict_lines(answer: TryAnswer, said: str) -> list[str]:
+def verdict_lines(answer: TryAnswer, said: str, night: Night) -> list[str]:
     """Return the verdict as lines for people; said: what became of the attempt."""
-    measured = "" if answer.val_bpb is None else f" (val_bpb {score(answer.val_bpb)})"
+    form = Form.of(night)
+    measured = "" if answer.val_bpb is None else f" ({night.metric} {form.number(answer.val_bpb)})"
     lines = [f"{said}{measured}", *([SURE] if "sure of a gain" in said else [])]
     if answer.plain:
         lines.append(f"edited, and so without a kernel: {', '.join(answer.plain)}")
     if answer.best is not None and answer.best.number != answer.attempt:
-        lines.append(f"best so far: #{answer.best.number} {answer.best.title}, val_bpb {score(answer.best.val_bpb)}")
+        score = f"{night.metric} {form.number(answer.best.val_bpb)}"
+        lines.append(f"best so far: #{answer.best.number} {answer.best.title}, {score}")
     return [harmless(line) for line in lines]
 
 

@@ -21,10 +21,10 @@ from agent.lab.encode import BOS, SPLIT_PATTERN, load_encoding
 from agent.model import KeptWeights, best_script
 from agent.records.place import Place
 from agent.records.record import Record
-from agent.records.summary import Scored, gain_of
+from agent.records.summary import Scored, gain_over_baseline
 from agent.runs.fixed import verify_pins
 from agent.text import counted, one_line
-from agent.view.words import interval_words, scored_words
+from agent.view.words import Form
 
 if TYPE_CHECKING:
     import tiktoken
@@ -137,16 +137,14 @@ def model_card(record: Record, weights: KeptWeights, manifest: Mapping[str, Any]
 
     # nothing else is marked as harmless: titles and hypotheses, which a model may have written, are plain text in it
     templates = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    filters = (counted, interval_words, scored_words)
-    templates.filters |= {"plain": _plain} | {function.__name__: function for function in filters}
+    templates.filters |= {"plain": _plain, "counted": counted, "interval": Form().interval}
     dataset, attempt = str(manifest["dataset"]), weights.attempt
-    first, score = (Scored.of(record, side) for side in (record.attempt(0), attempt))
     return templates.from_string(CARD.read_text(encoding="utf-8")).render(
         night=record,
         attempt=attempt,
         ref=attempt_ref(record.tag, attempt.number),
-        score=score,
-        gain=gain_of(first, score, record.sigma_bpb),
+        score=Scored.of(record, attempt),
+        gain=gain_over_baseline(record, attempt),
         confirmation=best_script(record)[1],
         seeds=sum(run.val_bpb is not None for run in attempt.runs),
         weights=weights,

@@ -39,7 +39,7 @@ from agent.runs.jobs import AuditRun, Job, Measure, Trial
 from agent.runs.runner import Stopped
 from agent.script.dials import read_dials
 from agent.text import duration, numbered
-from agent.view.words import noise_lines, score
+from agent.view.words import Form, noise_lines
 from agent.work import Doing, Progress, Work
 
 POLL_S, REPLAN_S = 0.05, 1.0
@@ -295,8 +295,8 @@ class Driver:
                         run.last_lines.rpartition("\n")[2] if run.ending is Ending.INVALID else "the machine slept"
                     )
                 if run.score is not None and run.holdout is not None:
-                    on_holdout = score(run.holdout.val_bpb) or run.holdout.failure
-                    scores = f"val_bpb {score(run.score.val_bpb)}, on the holdout {on_holdout}"
+                    on_holdout = Form().number(run.holdout.val_bpb) or run.holdout.failure
+                    scores = f"val_bpb {Form().number(run.score.val_bpb)}, on the holdout {on_holdout}"
                     self.say(f"#{number}, seed {job.seed}: {scores}")
             case Measure(), None:
                 ending = (

@@ -35,13 +35,13 @@ def verdict(attempt: Attempt) -> str:
 
 
 def difference_bpb(attempt: Attempt, briefing: Briefing) -> Interval | None:
-    """Return its val_bpb minus that of the script that it edits: below zero is better; None if one is missing."""
+    """Return its score minus that of the script that it edits; None if one is missing."""
     parent = attempt if attempt.parent is None else briefing.history[attempt.parent]
     if parent is attempt or attempt.val_bpb is None or parent.val_bpb is None:
         return None
     sigma_bpb = briefing.sigma_bpb
     runs = len(attempt.scores_bpb), len(parent.scores_bpb)
-    return Interval.of_runs(attempt.val_bpb - parent.val_bpb, sigma_bpb, *runs)
+    return Interval.of_runs(briefing.night.sign * (attempt.val_bpb - parent.val_bpb), sigma_bpb, *runs)
 
 
 def what_happened(attempt: Attempt) -> str | None:
@@ -56,6 +56,8 @@ def what_happened(attempt: Attempt) -> str | None:
         return f"its training failed: {quoted(untrained)}"
     scores = [run.score for run in attempt.counted_runs if run.score is not None]
     audits = [score.audit for score in scores if score.audit is not None]
+    if any(score.is_reported for score in scores):
+        return next((quoted(score.failure) for score in scores if score.failure is not None), None)
     if any(score.val_bpb is None for score in scores):
         return "it trained, but its scoring failed: look at load_model, the shapes and the values of its logits"
     if not all(audit.passed for audit in audits):

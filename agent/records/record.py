@@ -148,7 +148,9 @@ OTHER_PROTOCOL, OTHER_DEVICE = 0.5, 0.5  # how much a night on another text, or 
 
 def likeness(past: Night, night: Night) -> float:
     """Return how much an earlier night tells about this one, 0 to 1: 1 with the same device and protocol."""
-    if (past.device_kind, past.metric) != (night.device_kind, night.metric) or min(past.budget_s, night.budget_s) <= 0:
+    if (past.device_kind, past.options.metric) != (night.device_kind, night.options.metric):
+        return 0.0
+    if min(past.budget_s, night.budget_s) <= 0:
         return 0.0
     alike = 1.0 if past.device == night.device else OTHER_DEVICE
     if past.protocol != night.protocol:

@@ -23,7 +23,7 @@ from agent.lab.corpus import say
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.summary import gain_bpb, speed_of
-from agent.text import ABSURD, harmless, plain_lines, saved_like
+from agent.text import ABSURD, SCORE_DECIMALS, digits, harmless, plain_lines, saved_like
 
 COLUMNS = (
     *("commit", "val_bpb", "memory_gb", "status", "description"),  # columns that every tool of this family reads
@@ -97,6 +97,7 @@ def rows_of(night: Night, history: History) -> list[Row]:
     """Return the rows of all attempts that have a decision."""
     tag, branch = cell_of(night.tag), cell_of(short(night.branch))
     protocol, device = cell_of(night.protocol), cell_of(night.device)
+    decimals = None if night.options.metric else SCORE_DECIMALS
     rows = []
     for attempt in history:
         decision, summary, confirming = attempt.decision, attempt.summary or Summary(), attempt.confirmation_runs()
@@ -107,7 +108,7 @@ def rows_of(night: Night, history: History) -> list[Row]:
         peak_gb, gained_bpb = memory_gb(night, attempt), gain_bpb(attempt, parent)
         cells = (
             (attempt.commit or "")[:7],
-            _number(attempt.val_bpb, 6),
+            _number(attempt.shown_bpb, decimals),
             _number(peak_gb, 3 if peak_gb is not None and peak_gb < 1 else 1),
             attempt.status or "",
             cell_of(attempt.title),
@@ -117,7 +118,7 @@ def rows_of(night: Night, history: History) -> list[Row]:
             base[:7],
             cell_of(decision.reason),
             str(attempt.seeds),
-            _number(statistics.stdev(attempt.scores_bpb) if len(attempt.scores_bpb) > 1 else None, 6),
+            _number(statistics.stdev(attempt.scores_bpb) if len(attempt.scores_bpb) > 1 else None, decimals),
             _number(summary.total_tokens_M, 3),
             _number(None if attempt.params is None else attempt.params / 1e6, 3),
             _number(summary.training_seconds, 1),
@@ -126,9 +127,9 @@ def rows_of(night: Night, history: History) -> list[Row]:
             protocol,
             device,
             cell_of(attempt.started),
-            "" if gained_bpb is None else f"{gained_bpb:.6f}",
+            "" if gained_bpb is None else digits(gained_bpb, decimals),
             _number(decision.sure, 2),
-            _number(_mean(run.val_bpb for run in confirming), 6),
+            _number(_mean(run.score.val_bpb for run in confirming if run.score is not None), decimals),
             str(len(confirming)) if confirming else "",
             _number(_mean(run.holdout_bpb for run in confirming), 6),
             _number(attempt.steps, 0),
@@ -143,8 +144,8 @@ def _mean(scores: Iterable[float | None]) -> float | None:
     return statistics.fmean(scored) if scored else None
 
 
-def _number(value: float | None, decimals: int) -> str:
-    return f"{value:.{decimals}f}" if value is not None and abs(value) < ABSURD else ""
+def _number(value: float | None, decimals: int | None) -> str:
+    return digits(value, decimals) if value is not None and abs(value) < ABSURD else ""
 
 
 # ---- reading, also rows of other tools -------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ def leaves(value: object, name: str = "") -> Iterator[tuple[str, Any]]:
 def is_measured(name: str, value: float, night: Night) -> bool:
     """Return whether a field of this name may have the number: beyond, no number follows from it."""
     least, most = MEASURED if name in SCORES or (name in NOISE and value != 0) else (-MOST, MOST)
-    if name == "val_bpb" and night.options.metric is not None:
+    if name == "val_bpb" and night.options.metric:
         least = -most
     return least <= value <= most
 

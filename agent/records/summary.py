@@ -27,14 +27,14 @@ Number = TypeVar("Number", int, float)
 # ---- gains -----------------------------------------------------------------------------------------------------------
 
 
-def lower_bpb(attempt: Attempt, parent: Attempt | None, decimals: int = SCORE_DECIMALS) -> float | None:
-    """Return how far the score of an attempt lies below its parent's, both as they are shown.
+def lower_bpb(attempt: Attempt, parent: Attempt | None, decimals: int | None = SCORE_DECIMALS) -> float | None:
+    """Return by how much the score of an attempt is better than its parent's, both as they are shown.
 
     None where one of them has no score, and where that of the attempt is not believed.
     """
     if attempt.kind in NOT_BELIEVED or parent is None or parent.val_bpb is None or attempt.val_bpb is None:
         return None
-    return shown_difference(parent.val_bpb, attempt.val_bpb, decimals)
+    return shown_difference(parent.val_bpb, attempt.val_bpb, None if attempt.is_reported else decimals)
 
 
 def gain_bpb(attempt: Attempt, parent: Attempt | None) -> float | None:
@@ -158,7 +158,7 @@ class Scored:
 
     number: int  # number of the attempt
     title: str  # title of its edit
-    val_bpb: float  # mean over its seeds
+    val_bpb: float  # mean over its seeds, as a script prints it
     low_bpb: float
     high_bpb: float
     seeds: int  # number of seeds with a score
@@ -170,11 +170,11 @@ class Scored:
     @classmethod
     def of(cls, record: Record, attempt: Attempt | None) -> "Scored | None":
         """Return None without a score."""
-        if attempt is None or attempt.val_bpb is None:
+        if attempt is None or attempt.shown_bpb is None:
             return None
         seeds = len(attempt.scores_bpb)
-        around = Interval.of_runs(attempt.val_bpb, record.sigma_bpb, seeds)
-        return cls(attempt.number, attempt.title, attempt.val_bpb, around.low_bpb, around.high_bpb, seeds)
+        around = Interval.of_runs(attempt.shown_bpb, record.sigma_bpb, seeds)
+        return cls(attempt.number, attempt.title, around.mean_bpb, around.low_bpb, around.high_bpb, seeds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def summary_of(record: Record) -> NightSummary:
         unfinished=tuple((attempt.number, attempt.title) for attempt in record.attempts if attempt.status is None),
         baseline=baseline,
         best=best,
-        gain=gain_of(baseline, best, record.sigma_bpb),
+        gain=None if record.best is None else gain_over_baseline(record, record.best),
         noise=record.noise,
         hours=_hours(record),
         others_share=_others_share(record),
@@ -228,19 +228,15 @@ def summary_of(record: Record) -> NightSummary:
     )
 
 
-def gain_of(baseline: Scored | None, best: Scored | None, sigma_bpb: float | None) -> Interval | None:
-    """Return the gain by the night's own scores; None where one of them is missing, and for attempt 0 itself."""
-    if baseline is None or best is None or baseline.number == best.number:
-        return None
-    lower = shown_difference(baseline.val_bpb, best.val_bpb)
-    return Interval.of_runs(lower, sigma_bpb, baseline.seeds, best.seeds)
-
-
 def gain_over_baseline(record: Record, attempt: Attempt) -> Interval | None:
-    """Return the gain of any attempt as gain_of does; None also where its score is not believed."""
-    if attempt.kind in NOT_BELIEVED:
+    """Return the gain of any attempt by the night's own scores.
+
+    None for attempt 0 itself, where one of the scores is missing, and where that of the attempt is not believed.
+    """
+    baseline = record.attempt(0)
+    if baseline is None or attempt.number == 0 or (lower := lower_bpb(attempt, baseline)) is None:
         return None
-    return gain_of(Scored.of(record, record.attempt(0)), Scored.of(record, attempt), record.sigma_bpb)
+    return Interval.of_runs(lower, record.sigma_bpb, len(baseline.scores_bpb), len(attempt.scores_bpb))
 
 
 def _others_share(record: Record) -> float | None:

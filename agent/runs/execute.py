@@ -86,7 +86,7 @@ def run_dry(trial: Trial, runner: Runner) -> DryRun:
     failure, overran = (None, False) if trains_on else (process_failure(outcome), was_ended)
     if failure is None and trial.attempt == 0:
         runner.keep_warm(folder)
-    if outcome.ending is Ending.FINISHED and runner.night.options.metric is None:
+    if outcome.ending is Ending.FINISHED and not runner.night.options.metric:
         try:
             rows = Rows.of_training(runner.night, TRIAL_ROWS)
             committed_losses(runner, trial, folder, trial.scoring_s, rows)

@@ -35,7 +35,7 @@ def seeds_of(script: str) -> str:
 def score_of(folder: Path, metric: str) -> Score:
     """Return the number that the run in a folder reports, or why there is none.
 
-    metric: its name, after a minus where higher is better: then its sign is turned.
+    metric: its name, after a minus where higher is better.
     """
     name = metric.removeprefix("-")
     above, below = _printed(folder)
@@ -51,7 +51,7 @@ def score_of(folder: Path, metric: str) -> Score:
             why = f"it prints {name} above its last line {RULE}: print it below"
     else:
         if not others and abs(value) <= MEASURED[1]:  # not so for NaN
-            return Score(value if metric == name else 0 - value, 0.0, is_reported=True)
+            return Score(value, 0.0, is_reported=True, is_turned=metric != name)
         most = f"a score lies between -{MEASURED[1]:,.0f} and {MEASURED[1]:,.0f}"
         why = f"it reports {name} as {shown}: {'report one number' if others else most}"
     return Score(None, 0.0, why, is_reported=True)

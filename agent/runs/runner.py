@@ -193,7 +193,7 @@ class Runner:
         shown = (path for pattern in patterns for path in sorted(data.glob(pattern)))
         root = self.root or self.folder.parents[2]
         hidden, options = (*filter(None, [home_folder()]), root, data), self.night.options
-        if trains and options.metric is not None:
+        if trains and options.metric:
             own = () if options.python is None else places_of(options.python, hidden)
             readable += (*map(Path, options.read), *own)
         return View(folder, (*shown, *readable), hidden)

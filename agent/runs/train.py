@@ -52,7 +52,7 @@ def train(runner: Runner, job: Measure) -> tuple[Run, str | None]:
         outcome.ending,
         outcome.exit_code,
         outcome.wall_s,
-        read_summary(out) if runner.night.options.metric is None else summary_of(numbers_of(folder)),
+        summary_of(numbers_of(folder)) if runner.night.options.metric else read_summary(out),
         outcome.last_lines,
         weights_bytes=plain_bytes(folder / WEIGHTS),
         params=read_params(out) if is_finished else None,

@@ -57,12 +57,12 @@ class Measured:
 
     status: Status | None  # keep, discard or crash; null: not decided yet
     kind: Kind | None  # why it has its status, in a word for programs
-    val_bpb: float | None  # mean over its runs of the night that count
+    val_bpb: float | None  # mean over its runs of the night that count, as a script prints it
     is_reported: bool  # whether that is the script's own number, which nothing has checked
     seeds: int  # these runs
-    lower_bpb: float | None  # how far val_bpb lies below the parent's, by the two scores alone
+    lower_bpb: float | None  # how much better val_bpb is than the parent's, by the two scores alone
     gain_bpb: float | None  # the judge's estimate of that difference, smaller after few runs; else the same
-    sure: float | None  # the probability that the edit itself lowers val_bpb, 0 to 1; the rest is luck
+    sure: float | None  # the probability that the edit itself brings a gain, 0 to 1; the rest is luck
     memory_gb: float | None  # peak memory
     params: int | None  # parameters
     steps: int | None  # steps of training in a run, the middle of its runs
@@ -80,7 +80,7 @@ class Measured:
         return cls(
             status=attempt.status,
             kind=attempt.kind,
-            val_bpb=attempt.val_bpb,
+            val_bpb=attempt.shown_bpb,
             is_reported=attempt.is_reported,
             seeds=attempt.seeds,
             lower_bpb=lower_bpb(attempt, record.parent(attempt)),
@@ -313,6 +313,7 @@ class TakeAnswer:
     attempt: int
     title: str
     val_bpb: float | None
+    is_reported: bool  # whether that is the script's own number, which nothing has checked
     ref: str  # git ref that the script was taken from
     commit: str | None
     script: str  # the file that holds it now
@@ -343,7 +344,8 @@ class ListedNight:
     kept: int | None = None  # ideas that are kept now
     best_attempt: int | None = None
     val_bpb: float | None = None  # score of the best attempt
-    metric: str | None = None  # the name of that score, where it is the script's own number, which nothing has checked
+    # the name of that score, after a minus where higher is better, if it is the script's own, which nothing has checked
+    metric: str | None = None
     honest: Interval | None = None  # gain that the confirmation has measured
     bytes: int | None = None  # bytes on the disk: of its folder, its packed file or its record
     damage: str | None = None  # why it cannot be read

@@ -25,7 +25,7 @@ from agent.records.record import Record
 from agent.records.summary import Scored, kept_gains_bpb, lower_bpb, summary_of
 from agent.script.dials import Value
 from agent.text import budget, counted, is_finite, one_line
-from agent.view.words import bpb, interval_words
+from agent.view.words import Form
 
 VEGA_LITE = "6.4"
 Spec = dict[str, Any]  # a Vega-Lite specification, or a part of one
@@ -184,7 +184,7 @@ def dots(
     for attempt, x, score in places:
         word = symbol_of(attempt, score, top).word
         link = {"href": f"#attempt-{attempt.number}", "label": f"attempt {attempt.number}, {word}", "outcome": word}
-        values.append({"x": x, "y": lane if score is None else min(round(score, 6), top), **link})
+        values.append({"x": x, "y": lane if score is None else min(score, top), **link})
     words = {value["outcome"] for value in values}
     shown = [symbol for symbol in Symbol if symbol.word in words or symbol in more]
     spec: Spec = _forms()["attempts"] | {"data": {"values": values}}
@@ -229,10 +229,11 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     shown = [attempt for attempt in night.attempts if attempt.is_idea or attempt.status == Status.KEEP]
     last = max([1, *(attempt.number for attempt in shown)])
     stairs, honest = staircase(night, last), night.findings.honest if night.findings else None
+    form, sign = Form.of(night.night, is_page=True), night.night.sign
     beams = list[Spec]()
     if stairs and honest:  # the free place: below the first score, right of the last attempt
         low, y, high = (stairs[0]["y"] - gain for gain in (honest.high_bpb, honest.mean_bpb, honest.low_bpb))
-        label = f"honest gain, confirmed {interval_words(honest, form=bpb)}"
+        label = f"honest gain, confirmed {form.interval(honest)}"
         beams.append({"x": 1.05 * last, "y": y, "low": low, "high": high, "label": label})
     intervals = [[row[name] for row in rows for name in ("low", "high")] for rows in (beams, stairs)]
     places = [*intervals[0], *(row["y"] for row in stairs)]
@@ -248,8 +249,10 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
     )
     now = summary_of(night)
     words = [f"{now.kept:,} kept of {counted(now.ideas, 'idea')}"]
-    words += [f"{night.night.metric} {bpb(stairs[0]['y'])} → {bpb(stairs[-1]['y'])}, lower is better"] if stairs else []
-    words += [f"honest gain {interval_words(honest, form=bpb)}"] if beams and honest else []
+    if stairs:
+        first, best = (form.number(sign * stairs[at]["y"]) for at in (0, -1))
+        words.append(f"{night.night.metric} {first} → {best}, {night.night.better} is better")
+    words += [f"honest gain {form.interval(honest)}"] if beams and honest else []
     words += thinned_words(len(few), len(others), "other attempts")
     largest = [attempt.number for attempt in largest_kept(night)[: 2 * MOST_TITLES]]  # Vega skips titles without room
     spec = drawing(
@@ -263,6 +266,7 @@ def progress_spec(night: Record, *, legend: bool = False) -> tuple[Spec, list[st
             "honest": beams,
             "largest": [{"x": 0}] if largest else [],
         },
+        sign=sign,
         left=-max(0.02 * last, MARGIN),
         right=max(last * (1.08 if beams else 1.02), last + MARGIN),
         ticks=min(last + 1, 10),
@@ -293,7 +297,8 @@ def staircase(night: Record, last: int) -> list[Spec]:
     for best, steps in groupby(best_after.items(), key=lambda step: step[1]):
         if (scored := Scored.of(night, night.attempt(best))) is not None:
             at, _ = next(steps)
-            stairs.append({"x": at, "y": scored.val_bpb, "low": scored.low_bpb, "high": scored.high_bpb})
+            y, low, high = (night.night.sign * value for value in (scored.val_bpb, scored.low_bpb, scored.high_bpb))
+            stairs.append({"x": at, "y": y, "low": low, "high": high})
     if not stairs:
         return []
     return [*stairs, stairs[-1] | {"x": last if stairs[-1]["x"] < last else last + MARGIN}]  # a last keep has a width
@@ -339,12 +344,13 @@ def dials_of(night: Record) -> Chart | None:
             for symbol, value in lines.items()
         ]
         name = one_line(dial, 60)
-        panel = drawing("dial", attempts, ends, {"scripts": scripts}, dial=name, size=30)
+        named = {"dial": name, "size": 30, "sign": night.night.sign}
+        panel = drawing("dial", attempts, ends, {"scripts": scripts}, **named)
         panel["encoding"]["x"]["scale"]["domain"] = _in_order([*lines.values(), *(value for _, value in moves[dial])])
         drawings.append({"dial": svg(panel | {"description": f"{name}: the change of the score"}, DIAL)})
     words = [
         "the score less that of the parent",
-        "below the line is better",
+        f"{'below' if night.night.sign > 0 else 'above'} the line is better",
         *thinned_words(len(few), len(dials), "dials"),
     ]
     return Chart("Which dials were turned", words, sorted(symbols, key=list(Symbol).index), drawings)

@@ -11,7 +11,7 @@ from agent.script.dials import Value
 from agent.text import counted
 from agent.view.answer import AttemptOfNight, CompareAnswer
 from agent.view.terminal import measured_facts
-from agent.view.words import interval_words, outcome
+from agent.view.words import Form, outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ def _verdict(a: Side, b: Side, gain: Interval | None, by: str) -> tuple[str | No
     winner, better, worse = ("a", a, b) if gain.mean_bpb < 0 else ("b", b, a)
     if gain.mean_bpb < 0:
         gain = Interval(-gain.mean_bpb, -gain.high_bpb, -gain.low_bpb)
-    unit = " bpb" if a.night.night.options.metric is None else ""
-    gained, caveat = f"{interval_words(gain)}{unit}, from {by}", ""
+    unit = "" if a.night.night.options.metric else " bpb"
+    gained, caveat = f"{Form.of(a.night.night).interval(gain)}{unit}, from {by}", ""
     if a.night.device != b.night.device:
         caveat = "; they ran on different devices, and a faster one trains more steps in the same budget"
     elif "confirmation" not in by:

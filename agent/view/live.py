@@ -27,7 +27,7 @@ from agent.view.answer import in_order
 from agent.view.run_files import before_training, training_progress
 from agent.view.screen import folded
 from agent.view.terminal import COLOURS, verdict_line
-from agent.view.words import BETWEEN, doing_words, interval_words, left_words, pace_words, score, within_one
+from agent.view.words import BETWEEN, Form, doing_words, left_words, pace_words, within_one
 from agent.work import LOCAL, Doing, Progress, Work
 
 EARLIER = 3  # as many verdicts are shown where somebody begins to follow a night
@@ -72,7 +72,7 @@ def _bar(point: Progress | None) -> ProgressBar:
 
 def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fact]]]:
     """Yield name and facts of each line, the most important fact first."""
-    best, gain = now.best, now.gain
+    best, gain, form = now.best, now.gain, Form.of(now.night)
     if now.confirmation is not None and best is not None and best.number == now.confirmation.best:
         gain = now.confirmation.honest or gain  # the confirmation has measured this with fresh seeds
     if best is None or now.baseline is None:
@@ -81,10 +81,10 @@ def _standing(now: NightSummary, left: Left) -> Iterator[tuple[str, Sequence[Fac
         beside: list[Fact] = ["the baseline"]
         if gain is not None:
             beside = [
-                (f"gain {interval_words(gain)}", "green" if gain.low_bpb > 0 else ""),
+                (f"gain {form.interval(gain)}", "green" if gain.low_bpb > 0 else ""),
                 one_line(best.title, TITLE_CHARS),
             ]
-        yield "best", [f"#{best.number} {now.night.metric} {score(best.val_bpb)}", *beside]
+        yield "best", [f"#{best.number} {now.night.metric} {form.number(best.val_bpb)}", *beside]
     numbers = zip((now.kept, now.discarded, now.crashed), ("kept", "discarded", "crashed"), Status, strict=True)
     counts = [(f"{number} {word}", COLOURS[status] if number else "") for number, word, status in numbers]
     yield "so far", [*counts, *([] if now.usd is None else [f"${now.usd:,.2f}"])]

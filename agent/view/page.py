@@ -8,7 +8,7 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
@@ -21,9 +21,8 @@ from agent.proposers.proposer import Left
 from agent.records.journal import Journal
 from agent.records.place import Place
 from agent.records.record import Record
-from agent.records.summary import confirmed_gain, lower_bpb, summary_of
+from agent.records.summary import confirmed_gain, summary_of
 from agent.text import (
-    below,
     budget,
     counted,
     diff_lines,
@@ -78,6 +77,7 @@ def page(night: Record, extras: Extras | None = None, live: Live | None = None) 
         gains |= {"on fresh seeds": night.findings.honest, "on the holdout": night.findings.holdout}
     return _template().render(
         night=night,
+        form=words.Form.of(night.night, is_page=True),
         now=now,
         kept=charts.largest_kept(night),
         gains={name: gain for name, gain in gains.items() if gain is not None},
@@ -97,22 +97,16 @@ def page(night: Record, extras: Extras | None = None, live: Live | None = None) 
 @cache
 def _template() -> Template:
     """Return the template of the page, which escapes all that a night tells, and makes it harmless."""
-    within = partial(words.interval_words, form=words.bpb)
     environment = Environment(
         loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined,
         finalize=lambda shown: harmless_lines(shown) if type(shown) is str else shown,  # HTML (Markup) stays as it is
     )  # fmt: skip
     environment.filters |= {
-        "bpb": words.bpb,
-        "within": within,
-        "belief": partial(words.belief, form=within),
+        "belief": words.belief,
         "doubt": words.doubt_words,
         "others": words.others_words,
         "reported": words.reported_words,
-        "ends": partial(words.ends, form=words.bpb),
         "moment": words.moment,
-        "lower": partial(lower_bpb, decimals=words.PAGE_DECIMALS),
-        "below": partial(below, decimals=words.PAGE_DECIMALS),
         "outcome": words.outcome,
         "speed": words.speed,
         "two_digits": two_digits,
@@ -133,8 +127,8 @@ def _template() -> Template:
         "study_notes": notes,
         "written": lambda: words.moment(utc_now()),
         "again": confirmed_gain,
-        "verdict_on": partial(words.verdict_on, decimals=words.PAGE_DECIMALS),
-        "lowest": partial(words.lowest_words, decimals=words.PAGE_DECIMALS),
+        "verdict_on": words.verdict_on,
+        "lowest": words.lowest_words,
     }
     return environment.get_template("page.html")
 

@@ -6,22 +6,30 @@ from pathlib import Path
 
 from rich.text import Text
 
-from agent.experiment import TRUSTED, Attempt, Ending, Kind, Run, Status, attempt_ref, memory_gb
+from agent.experiment import TRUSTED, Attempt, Ending, Kind, Night, Run, Status, attempt_ref, memory_gb
 from agent.invocation import typed
 from agent.records.record import Record
 from agent.records.results import Row, number_of, rows_of
-from agent.records.summary import Scored, Share, confirmed_gain, gain_bpb, gain_over_baseline, lower_bpb, speed_of
-from agent.text import SAID_CHARS, below, counted, duration, harmless, harmless_lines, one_line, percent_sure
+from agent.records.summary import (
+    NightSummary,
+    Scored,
+    Share,
+    confirmed_gain,
+    gain_bpb,
+    gain_over_baseline,
+    lower_bpb,
+    speed_of,
+)
+from agent.text import SAID_CHARS, counted, duration, harmless, harmless_lines, one_line, percent_sure
 from agent.view.screen import Column, folded, table_lines
 from agent.view.words import (
     BETWEEN,
     ESTIMATED,
     SURE,
-    interval_words,
+    Form,
     memory,
     moment,
     outcome,
-    score,
     verdict_on,
 )
 from agent.work import LOCAL
@@ -33,10 +41,10 @@ COLOURS: Mapping[str, str] = {Status.KEEP: "green", Status.DISCARD: "bright_blac
 
 def verdict_line(record: Record, attempt: Attempt) -> Text:
     """Return number, title, score, the difference to the parent's, and what became of it, with what more is known."""
-    lower, more = lower_bpb(attempt, record.parent(attempt)), attempt.words or ""
+    lower, more, form = lower_bpb(attempt, record.parent(attempt)), attempt.words or "", Form.of(record.night)
     words = [f"#{attempt.number}", harmless(attempt.title)]
-    words += [] if attempt.val_bpb is None else [f"{record.night.metric} {attempt.val_bpb:.6f}"]
-    words += [] if lower is None else [below(lower)]
+    words += [] if attempt.val_bpb is None else [f"{record.night.metric} {form.number(attempt.shown_bpb)}"]
+    words += [] if lower is None else [form.better(lower)]
     became = outcome(attempt.kind, lower)
     if attempt.kind in {*ESTIMATED, Kind.BASELINE}:
         more = "" if attempt.sure is None or became == Kind.WORSE else f"{percent_sure(attempt.sure)} sure of a gain"
@@ -64,7 +72,7 @@ RESULTS = (  # a narrow terminal leaves out the highest rank first
     Column("commit", rank=10),
 )
 LEGEND = {  # column → explanation below a table that has it
-    "change": "change: the score minus the parent's, lower is better",
+    "change": "change: the score minus the parent's",
     "sure": SURE,
     "again": "again: the gain that confirm measured on fresh seeds",
     "speed": "speed: tokens/s beside the parent's",
@@ -86,13 +94,16 @@ def results_lines(rows: Sequence[Row], width: int | None, nights: Mapping[str, R
     """
     several = len({row.get("tag") for row in rows}) > 1
     cells = (_cells(row, several, nights.get(row.get("tag", ""))) for row in rows)
-    metrics = {nights[tag].night.metric if (tag := row.get("tag", "")) in nights else TRUSTED for row in rows}
-    score_column = Column(metrics.pop() if len(metrics) == 1 else TRUSTED, right=True)
+    known = {tag: (nights[tag].night.metric, nights[tag].night.better) for tag in nights}
+    metrics = {known.get(row.get("tag", ""), (TRUSTED, "lower")) for row in rows}
+    metric, better = metrics.pop() if len(metrics) == 1 else (TRUSTED, "")
+    score_column = Column(metric, right=True)
     columns = [score_column if column.name == TRUSTED else column for column in RESULTS]
     header, *lines = table_lines(columns, cells, width)
     colours = (COLOURS.get(row.get("status", "").lower(), "") for row in rows)
     styled = zip([header, *lines], ["bold", *colours], strict=True)
-    legend = "; ".join(words for name, words in LEGEND.items() if name in header.split())
+    explained = LEGEND | ({"change": f"{LEGEND['change']}, {better} is better"} if better else {})
+    legend = "; ".join(words for name, words in explained.items() if name in header.split())
     last = [Text(f"and {more} more")] if more else []
     last += [Text(legend, "dim")] if legend else []
     return [*(Text(line, style, no_wrap=True) for line, style in styled), *last]
@@ -125,17 +136,20 @@ def _cells(row: Row, several: bool, night: Record | None) -> tuple[str, ...]:
     number, sure, speed, peak_gb, wall_s = numbers
     attempt = None if night is None or number is None else night.attempt(int(number))
     lower, again, became, reason = None, None, row.get("status", ""), row.get("reason", "")
+    form, change = Form(), ""
     if night is not None and attempt is not None:
+        form = Form.of(night.night)
         lower, again = lower_bpb(attempt, night.parent(attempt)), confirmed_gain(night, attempt)
+        change = form.number(None if lower is None else -night.night.sign * lower, "+")
         became = outcome(attempt.kind, lower)
         reason = "" if attempt.kind in ESTIMATED and lower is not None else reason  # the numbers tell it
     return (
         row.get("tag", "") if several else "",
         row.get("attempt", ""),
         row.get("val_bpb", ""),
-        score(None if lower is None else 0 - lower, "+"),
+        change,
         "" if sure is None or again is not None else percent_sure(sure),
-        "" if again is None else score(again.mean_bpb, "+"),
+        "" if again is None else form.number(again.mean_bpb, "+"),
         row.get("seeds", ""),
         row.get("steps", ""),
         "" if speed is None else f"×{speed:.2f}",
@@ -148,9 +162,9 @@ def _cells(row: Row, several: bool, night: Record | None) -> tuple[str, ...]:
     )
 
 
-def shares_lines(rows: Iterable[Share], width: int | None) -> list[str]:
+def shares_lines(now: NightSummary, width: int | None) -> list[str]:
     """Return a table of the gains and costs of each proposer; width: of a terminal, None to show all columns."""
-    return table_lines(SHARES, [_share(row) for row in rows], width)
+    return table_lines(SHARES, [_share(row, Form.of(now.night)) for row in now.proposers], width)
 
 
 def failure_lines(rows: Iterable[Share]) -> list[str]:
@@ -163,8 +177,8 @@ def failure_lines(rows: Iterable[Share]) -> list[str]:
     ]
 
 
-def _share(row: Share) -> tuple[str, ...]:
-    counts = str(row.attempts), str(row.kept), f"{row.gain_bpb:.6f}", f"{row.hours:.2f}"
+def _share(row: Share, form: Form) -> tuple[str, ...]:
+    counts = str(row.attempts), str(row.kept), form.number(row.gain_bpb), f"{row.hours:.2f}"
     calls = (str(row.calls), str(row.failures)) if row.calls else ("", "")
     tokens = ("" if count is None else f"{count:,}" for count in (row.tokens_in, row.tokens_out))
     return row.proposer, *counts, *calls, *tokens, "" if row.usd is None else f"{row.usd:.2f}"
@@ -177,7 +191,7 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
     """Return name → what was measured of an attempt, in words; "" for what is not known."""
     scored, peak_gb = Scored.of(record, attempt), memory_gb(record.night, attempt)
     lower, again = lower_bpb(attempt, record.parent(attempt)), confirmed_gain(record, attempt)
-    over_first = gain_over_baseline(record, attempt)
+    over_first, form = gain_over_baseline(record, attempt), Form.of(record.night)
     speed = speed_of(attempt, record.parent(attempt))
     beside = "" if speed is None else f", {speed:.2f} of its parent's"
     confirmation, honest = record.findings, ""
@@ -186,13 +200,13 @@ def measured_facts(record: Record, attempt: Attempt) -> dict[str, str]:
         and confirmation.honest is not None
         and attempt.number in (confirmation.best, confirmation.script)
     ):
-        honest = f"{interval_words(confirmation.honest)} for #{confirmation.best}, on fresh seeds"
+        honest = f"{form.interval(confirmation.honest)} for #{confirmation.best}, on fresh seeds"
     return {
-        record.night.metric: "" if scored is None else interval_words(scored.interval, sign=""),
+        record.night.metric: "" if scored is None else form.interval(scored.interval, sign=""),
         "seeds": "" if scored is None else str(scored.seeds),
-        "change": "" if lower is None else f"{below(lower)} than its parent",
+        "change": "" if lower is None else f"{form.better(lower)} than its parent",
         "sure": "" if attempt.sure is None or again is not None else percent_sure(attempt.sure),
-        "gain": "" if over_first is None else f"{interval_words(over_first)} over #0, by the night's own scores",
+        "gain": "" if over_first is None else f"{form.interval(over_first)} over #0, by the night's own scores",
         "confirmation": honest,
         "parameters": "" if attempt.params is None else f"{attempt.params:,}",
         "memory": "" if peak_gb is None else memory(peak_gb),
@@ -232,7 +246,7 @@ def attempt_lines(record: Record, attempt: Attempt, folder: Path | None, *, runn
         "folder": "" if folder is None else str(folder),
     }
     shown = (line for name, value in facts.items() if value for line in fact_lines(name, value))
-    return [*shown, *(line for run in attempt.runs for line in _run_lines(run, record.night.metric, running=running))]
+    return [*shown, *(line for run in attempt.runs for line in _run_lines(run, record.night, running=running))]
 
 
 def fact_lines(name: str, value: str) -> list[Text]:
@@ -243,7 +257,7 @@ def fact_lines(name: str, value: str) -> list[Text]:
     ]
 
 
-def _run_lines(run: Run, metric: str, *, running: bool) -> list[Text]:
+def _run_lines(run: Run, night: Night, *, running: bool) -> list[Text]:
     """Return how a run ended, and the end of its log; running: its night is, so it may go on."""
     where = "" if run.worker == LOCAL else f" on {run.worker}"
     name = f"{'confirmation ' if run.confirmation else ''}run with seed {run.seed}{where}"
@@ -252,10 +266,8 @@ def _run_lines(run: Run, metric: str, *, running: bool) -> list[Text]:
     facts = [str(run.ending), f"exit code {run.exit_code}" if run.exit_code else "", f"{run.wall_s:.1f} s"]
     for scored, text in ((run.score, ""), (run.holdout, "on the holdout ")):
         if scored is not None:
-            facts += [
-                f"{text}{metric} {scored.val_bpb:.6f}" if scored.val_bpb is not None else "",
-                scored.failure or "",
-            ]
+            number = Form.of(night).number(scored.val_bpb)
+            facts += [f"{text}{night.metric} {number}" if number else "", scored.failure or ""]
             audit = scored.audit
             facts += [f"audit: {audit.failure or f'passed at {audit.positions} positions'}"] if audit else []
     line = Text(harmless(f"{name}: {', '.join(filter(None, facts))}"))

@@ -5,7 +5,7 @@ It imports nothing that takes long: `status` is asked often.
 
 import re
 import statistics
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent.clock import hours_since
@@ -25,8 +25,19 @@ from agent.invocation import typed
 from agent.pools.device_slots import BUSY_SHARE, slowdown_lines
 from agent.proposers.proposer import Left
 from agent.records.record import Record
-from agent.records.summary import NightSummary, Scored, confirmed_gain, lower_bpb, lower_than_best, speed_of
-from agent.text import ABSURD, SCORE_DECIMALS, counted, duration, harmless, percent_sure, two_digits, versus
+from agent.records.summary import NightSummary, confirmed_gain, lower_bpb, lower_than_best, speed_of
+from agent.text import (
+    ABSURD,
+    SCORE_DECIMALS,
+    better,
+    counted,
+    digits,
+    duration,
+    harmless,
+    percent_sure,
+    two_digits,
+    versus,
+)
 from agent.view.answer import Worker, Workers
 from agent.work import Progress, Work
 
@@ -36,34 +47,43 @@ PAGE_DECIMALS = 4  # decimals of a score in a page; a terminal shows all of them
 BUSY = 0.2  # speed that confirmation runs lose only where the machine has other work, as a share of the night's
 
 
-def bpb(value: float | None, sign: str = "") -> str:
-    """Return a score or a gain in as many digits as a page shows; sign: "+" for a gain."""
-    if value is None:
-        return NONE
-    return format(round(value, PAGE_DECIMALS) + 0.0, f"{sign}.{PAGE_DECIMALS}f").replace("-", "−")
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the scores and gains of a night are written."""
 
+    decimals: int | None = SCORE_DECIMALS  # None: seven significant digits, of a number that the script itself prints
+    is_page: bool = False
 
-def score(value: float | None, sign: str = "") -> str:
-    """Return a score or a gain in all its digits, as a terminal shows it; "" for None; sign: "+" for a gain."""
-    return "" if value is None else format(value, f"{sign}.{SCORE_DECIMALS}f")
+    @classmethod
+    def of(cls, night: Night, *, is_page: bool = False) -> "Form":
+        decimals = PAGE_DECIMALS if is_page else SCORE_DECIMALS
+        return cls(None if night.options.metric else decimals, is_page)
 
+    def number(self, value: float | None, sign: str = "") -> str:
+        """Return a score or a gain; sign: "+" for a gain."""
+        if value is None:
+            return NONE if self.is_page else ""
+        shown = digits(float(digits(value, self.decimals)) + 0.0, self.decimals, sign)  # no number is -0
+        return shown.replace("-", "−") if self.is_page else shown
 
-def interval_words(interval: Interval | None, sign: str = "+", form: Callable[[float, str], str] = score) -> str:
-    """Return a gain with its 95 % interval where the noise is known; sign: "" for a score; form: of a number."""
-    if interval is None:
-        return "not measured: too few runs"
-    mean = form(interval.mean_bpb, sign)
-    return f"{mean} {ends(interval, sign, form)}" if interval.has_width else mean
+    def ends(self, interval: Interval, sign: str = "+") -> str:
+        """Return the ends of a 95 % interval."""
+        return f"[{self.number(interval.low_bpb, sign)}, {self.number(interval.high_bpb, sign)}]"
 
+    def interval(self, interval: Interval | None, sign: str = "+") -> str:
+        """Return a gain with its 95 % interval where the noise is known; sign: "" for a score."""
+        if interval is None:
+            return "not measured: too few runs"
+        mean = self.number(interval.mean_bpb, sign)
+        return f"{mean} {self.ends(interval, sign)}" if interval.has_width else mean
 
-def ends(interval: Interval, sign: str = "+", form: Callable[[float, str], str] = score) -> str:
-    """Return the ends of a 95 % interval."""
-    return f"[{form(interval.low_bpb, sign)}, {form(interval.high_bpb, sign)}]"
+    def lower(self, attempt: Attempt, parent: Attempt | None) -> float | None:
+        """Return by how much the score of an attempt is better than its parent's, both as they are shown."""
+        return lower_bpb(attempt, parent, self.decimals)
 
-
-def scored_words(scored: Scored) -> str:
-    """Return the mean of an attempt's scores with its 95 % interval, and how many there are."""
-    return f"{interval_words(scored.interval, sign='')}, mean of {counted(scored.seeds, 'seed')}"
+    def better(self, lower_bpb: float) -> str:
+        """Say how much better or worse a score is than another one."""
+        return better(lower_bpb, self.decimals)
 
 
 def speed(attempt: Attempt, parent: Attempt | None) -> str:
@@ -124,56 +144,57 @@ def within_one(fraction: float) -> float:
 
 # ---- the verdict on an edit ------------------------------------------------------------------------------------------
 
-SURE = "sure: how probable it is that the edit itself lowers the score; the rest is luck"
+SURE = "sure: how probable it is that the edit itself brings a gain; the rest is luck"
 # For these kinds, the difference of two scores and the probability of a gain say why.
 ESTIMATED = {Kind.KEPT, Kind.PROVISIONAL, Kind.CONFIRMED, Kind.WORSE, Kind.LUCK, Kind.TIE, Kind.REVOKED}
 
 
 def outcome(kind: Kind | None, lower: float | None = None) -> str:
-    """Return what became of an attempt, in a word; lower: how far its score lies below its parent's, in bpb."""
+    """Return what became of an attempt, in a word; lower: by how much its score is better than its parent's."""
     if kind in (Kind.WORSE, Kind.LUCK) and lower is not None:
         return Kind.LUCK if lower > 0 else Kind.WORSE
     return kind or "not decided"
 
 
-def verdict_on(record: Record, attempt: Attempt, decimals: int = SCORE_DECIMALS) -> str:
+def verdict_on(record: Record, attempt: Attempt, form: Form | None = None) -> str:
     """Say what became of an attempt and why: by its numbers, or in the judge's words where these do not tell it.
 
     Once it was measured again, that figure takes the place of how sure it is.
     """
-    lower, again = lower_bpb(attempt, record.parent(attempt), decimals), confirmed_gain(record, attempt)
+    form = form or Form.of(record.night)
+    lower, again = form.lower(attempt, record.parent(attempt)), confirmed_gain(record, attempt)
     word, why = outcome(attempt.kind, lower), attempt.words or ""
     parent = record.parent(attempt)
     if attempt.kind in ESTIMATED and lower is not None and parent is not None:
         same_seeds = attempt.lower_with_same_seeds(parent)
-        why = versus("its parent", lower, None if again else attempt.sure, decimals, same_seeds)
+        why = versus("its parent", lower, None if again else attempt.sure, form.decimals, same_seeds)
     said = why if why.startswith(word) else ": ".join(filter(None, (word, why)))
-    form = score if decimals == SCORE_DECIMALS else bpb
-    return said if again is None else f"{said}; measured again, it gains {interval_words(again, form=form)}"
+    return said if again is None else f"{said}; measured again, it gains {form.interval(again)}"
 
 
-def lowest_words(record: Record, decimals: int = SCORE_DECIMALS) -> str | None:
-    """Say why the best script has not the lowest score of the night; None where it has."""
+def lowest_words(record: Record, form: Form | None = None) -> str | None:
+    """Say why the best script has not the best score of the night; None where it has."""
+    form = form or Form.of(record.night)
     lowest = lower_than_best(record)
     if lowest is None or record.best is None:
         return None
     fate = "was kept before it" if lowest.status is Status.KEEP else "is not kept"
+    why, extreme = verdict_on(record, lowest, form), "lowest" if record.night.sign > 0 else "highest"
     return (
-        f"The best, #{record.best.number}, has not the lowest score: #{lowest.number} has "
-        f"{lowest.val_bpb:.{decimals}f}, and {fate} ({verdict_on(record, lowest, decimals)})."
+        f"The best, #{record.best.number}, has not the {extreme} score: #{lowest.number} has "
+        f"{form.number(lowest.shown_bpb)}, and {fate} ({why})."
     )
 
 
 # ---- how sure the gain of a night is ---------------------------------------------------------------------------------
 
 
-def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) -> str:
-    """Say how much a night has gained, and how sure that is; form: how an interval is written."""
-    confirmation, gain = now.confirmation, now.gain
+def belief(now: NightSummary, form: Form | None = None) -> str:
+    """Say how much a night has gained, and how sure that is."""
+    confirmation, gain, form = now.confirmation, now.gain, form or Form.of(now.night)
+    unit = "" if now.night.options.metric else " bits per byte"
     if confirmation is not None and confirmation.honest is not None:
-        again = (
-            f"Measured again on fresh seeds, #{confirmation.best} gains {form(confirmation.honest)}{_unit(now.night)}"
-        )
+        again = f"Measured again on fresh seeds, #{confirmation.best} gains {form.interval(confirmation.honest)}{unit}"
         if confirmation.script is None:
             doubt = "it is worse" if confirmation.honest.high_bpb < 0 else "that may be luck"
             return f"{again}: {doubt}, so it is not confirmed."
@@ -189,49 +210,43 @@ def belief(now: NightSummary, form: Callable[[Interval], str] = interval_words) 
         sure = "The noise is not known, so it may be luck."
     elif gain.low_bpb <= 0:
         sure = "The interval includes zero, so all of it may be luck."
-    return f"By the night's own scores the best script gains {form(gain)}{_unit(now.night)}. {sure}"
-
-
-def _unit(night: Night) -> str:
-    return " bits per byte" if night.options.metric is None else ""
+    return f"By the night's own scores the best script gains {form.interval(gain)}{unit}. {sure}"
 
 
 def reported_words(night: Night) -> str:
     """Say what the scores of a night are where the script itself reports them; "" where nightshift measures them."""
-    metric = night.options.metric
-    if metric is None:
+    if not night.options.metric:
         return ""
-    turned = ", with its sign turned, so that lower is better" if metric.startswith("-") else "; lower is better"
     return (
-        f"{metric} is self-reported: a number that the script gives itself{turned}. Nothing checks it: an edit may "
-        f"print a better number without being better, so read what is kept"
+        f"{night.metric} is self-reported: a number that the script gives itself; {night.better} is better. Nothing "
+        f"checks it: an edit may print a better number without being better, so read what is kept"
     )
 
 
 def confirmation_lines(findings: Findings, history: History, night: Night, *, is_here: bool = True) -> list[str]:
     """Return the findings of a confirmation as lines, and what comes next; is_here: whether the night can go on."""
-    best, branch = findings.best, short(confirmed_branch(night.branch))
+    best, branch, form = findings.best, short(confirmed_branch(night.branch)), Form.of(night)
     lines = [
         f"confirmation: #{best} {history[best].title}, against the baseline",
-        f"  recorded gain   {score(findings.recorded_bpb, '+') or 'none'} (by the night's own scores)",
-        f"  honest gain     {interval_words(findings.honest)} (fresh seeds)",
+        f"  recorded gain   {form.number(findings.recorded_bpb, '+') or 'none'} (by the night's own scores)",
+        f"  honest gain     {form.interval(findings.honest)} (fresh seeds)",
     ]
-    if night.options.metric is None:
-        holdout = interval_words(findings.holdout)
+    if not night.options.metric:
+        holdout = form.interval(findings.holdout)
         lines.append(f"  on the holdout  {holdout} (text that no attempt was judged by)")
     shares = confirmation_speeds(history[0], history[best])
     if slow := sum(share < 1 - BUSY for share in shares):
         lines.append(f"  the machine was slow: {slow} of {len(shares)} runs lost over {BUSY:.0%} of their usual speed")
     parts = findings.edits if len(findings.edits) > 1 else ()  # one edit alone brings the honest gain
     for edit in parts:
-        brings = f"brings {interval_words(edit.effect)}"
+        brings = f"brings {form.interval(edit.effect)}"
         if edit.number in findings.without_effect:
             brings += ", an edit without effect"
         elif not edit.runs:
             brings = f"was not tested by removing it, {percent_sure(1 - edit.worthless)} sure of a gain"
         lines.append(f"  #{edit.number} {brings}: {history[edit.number].title}")
     if parts and findings.dropping is not None:
-        lines.append(f"  without the doubtful edits it gains {interval_words(findings.dropping)} more")
+        lines.append(f"  without the doubtful edits it gains {form.interval(findings.dropping)} more")
     lines += [] if findings.stays is None else [f"  {findings.stays}"]
     if findings.script is not None:
         lines.append(
@@ -282,7 +297,8 @@ def status_lines(
     lines = [
         f"night {night.tag}: {state}; it began {moment(night.started)}"
         + ("" if pid or now.ended is None else f", its last run ended {moment(now.ended)}"),
-        f"branch {short(night.branch)}, {night.budget_s:g} s a run, {night.device}, protocol {night.protocol}",
+        f"branch {short(night.branch)}, {night.most}{night.budget_s:g} s a run, {night.device}, "
+        f"protocol {night.protocol}",
         f"script {night.script}" + (f", data {Path(night.data).name}" if night.data else ""),  # a record names none
         *found_lines(record, now),
         _spent_line(now),
@@ -306,7 +322,7 @@ def found_lines(record: Record, now: NightSummary) -> list[str]:
         lowest_words(record),
         belief(now),
         *([] if now.noise is None else noise_lines(now.noise)),
-        others_words(now.others_share),
+        others_words(now),
     ]
     return [harmless(line) for line in lines if line]
 
@@ -328,8 +344,9 @@ def _worker_words(worker: Worker) -> str:
 def _best_line(now: NightSummary) -> str | None:
     if now.best is None or now.baseline is None:
         return "the baseline has no score" if now.attempts and not now.unfinished else None
-    beside = "the baseline" if now.gain is None else f"the baseline has {score(now.baseline.val_bpb)}"
-    return f"best {now.night.metric} {score(now.best.val_bpb)} (#{now.best.number}), {beside}"
+    form = Form.of(now.night)
+    beside = "the baseline" if now.gain is None else f"the baseline has {form.number(now.baseline.val_bpb)}"
+    return f"best {now.night.metric} {form.number(now.best.val_bpb)} (#{now.best.number}), {beside}"
 
 
 def _spent_line(now: NightSummary) -> str | None:
@@ -339,13 +356,16 @@ def _spent_line(now: NightSummary) -> str | None:
     return f"spent: {', '.join(parts)}{cost}" if parts else None
 
 
-def others_words(share: float | None) -> str | None:
+def others_words(now: NightSummary) -> str | None:
     """Say what other programs took of a night's processors, what follows and what helps; None where that is little."""
+    share = now.others_share
     if share is None or share < BUSY_SHARE:
         return None
+    fair = "each run was given its seconds all the same, and"
+    follows = "a number that depends on time suffers, and a run" if now.night.options.metric else fair
     return (
-        f"Other programs took {share:.0%} of this night's processors: each run was given its seconds all the same, and "
-        f"took {1 / (1 - share):.1f} times as long. End them for a faster night."
+        f"Other programs took {share:.0%} of this night's processors: {follows} took {1 / (1 - share):.1f} times as "
+        f"long. End them for a faster night."
     )
 
 

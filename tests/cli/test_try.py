@@ -88,7 +88,7 @@ def test_an_edit_of_an_older_script_is_refused_and_tried_anyway_where_that_is_as
 
     verdict = tried.nightshift("try", "-m", "blunt\x1b[2J\tit is\n\nwhy\x07", "--anyway").stdout.splitlines()
     assert tried.attempts("t")[3].proposal.title == "blunt\\x1b[2J it is"
-    assert " higher than its parent (val_bpb " in verdict[0]
+    assert " worse than its parent (val_bpb " in verdict[0]
     commands = [words for line in verdict if (words := re.match(r"  nightshift (\S+ \S+)  ", line))]
     assert [words[1] for words in commands] == ["take t:1", "show t:3", "results t"]
     assert all(tried.nightshift(*words[1].split()).returncode == 0 for words in commands)

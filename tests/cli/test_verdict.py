@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from samples import attempt, night
+from samples import NIGHT, attempt, night
 
 from agent.cli.trying import answer_of_try, commands_after, verdict_lines
 from agent.experiment import Attempt, DryRun, Ending, Kind, Run
@@ -41,9 +41,9 @@ def test_the_next_step_is_told_whatever_was_decided():
     worse, said = verdict_on(edit), words.verdict_on(night(*BEFORE, edit), edit)
     assert worse.next == "it is not better: try another idea; to begin from the best script: nightshift take t:1"
     assert worse.go_back_with == "nightshift take t:1"
-    assert verdict_lines(worse, said)[0] == "worse: 0.750000 higher than its parent (val_bpb 2.000000)"
+    assert verdict_lines(worse, said, NIGHT)[0] == "worse: 0.750000 worse than its parent (val_bpb 2.000000)"
     unfused = replace(edit, outline=replace(edit.outline, plain=("attend", "softcap")))
-    assert any("attend, softcap" in line for line in verdict_lines(verdict_on(unfused), said))
+    assert any("attend, softcap" in line for line in verdict_lines(verdict_on(unfused), said, NIGHT))
     best = attempt(2, Kind.KEPT, 1.2, parent=1)
     assert verdict_on(best).next == "edit on from here: attempt 2 is the best script now"
     assert (verdict_on(best).go_back_with, verdict_on(best).gain_bpb) == (None, pytest.approx(0.05))

@@ -35,7 +35,7 @@ def test_what_is_better_than_its_overtaken_parent_is_to_be_merged_though_it_is_w
     decision = judge.judge(undecided(12, 1.45), NIGHT)
     assert (decision.kind, decision.status) == (Kind.OVERTAKEN, Status.DISCARD)
     assert decision.reason.endswith("; to be merged onto #1")
-    assert " lower than its parent" in decision.reason
+    assert " better than its parent" in decision.reason
 
 
 def test_of_two_edits_of_one_script_the_one_that_brings_less_is_measured_again():
@@ -44,7 +44,7 @@ def test_of_two_edits_of_one_script_the_one_that_brings_less_is_measured_again()
         assert judge.judge(undecided(12, 1.30), history).kind is Kind.OVERTAKEN
     better = Balanced().judge(undecided(12, 1.30), history)
     assert better.kind is Kind.KEPT
-    words = r"[\d.]+ lower than its parent, >99% sure of a gain, and better than #1"
+    words = r"[\d.]+ better than its parent, >99% sure of a gain, and better than #1"
     assert re.fullmatch(words, better.reason)
     assert Balanced().judge(undecided(12, 1.3995), history).kind is Kind.OVERTAKEN
     late = scored_attempt(12, 1.30, parent=0, status=Status.KEEP)

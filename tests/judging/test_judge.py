@@ -34,7 +34,7 @@ def test_attempt_0_is_measured_until_the_noise_is_known():
 
 
 def test_what_is_below_the_mean_of_the_last_keep_is_kept():
-    better = Decision(Kind.KEPT, "0.250000 lower than the incumbent")
+    better = Decision(Kind.KEPT, "0.250000 better than the incumbent")
     assert Greedy().judge(candidate(1, 1.25), (kept(0, 1.5),)) == better
     history = kept(0, 1.6), kept(1, 1.3, 1.5)
     assert Greedy().judge(candidate(2, 1.45, parent=1), history).status is Status.DISCARD

@@ -72,7 +72,7 @@ def test_a_gain_below_sigma_is_surer_where_it_is_the_same_with_each_seed():
 def test_where_the_same_seeds_point_the_other_way_the_verdict_says_both():
     worse = replace(attempt(3, 1.5, status=None), runs=(scored_run(3, 1.51 + SEEDS[3]),))
     verdict = Balanced().judge(worse, [FIRST, *REPEATED])
-    assert verdict.reason.startswith("0.001500 lower than its parent, but 0.010000 higher over the seeds that both ran")
+    assert verdict.reason.startswith("0.001500 better than its parent, but 0.010000 worse over the seeds that both ran")
 
 
 def test_a_lucky_seed_makes_no_gain():

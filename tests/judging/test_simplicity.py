@@ -128,7 +128,7 @@ def test_a_tie_is_kept_after_two_runs_and_says_why():
     assert once.status is None
     twice = Balanced().judge(scored_attempt(7, 1.501, 1.5, **smaller), history)  # type: ignore[arg-type]
     assert (twice.kind, twice.status) == (Kind.SIMPLER, Status.KEEP)
-    words = "simpler: 9 fewer statements, names and constants, and 0.000500 higher than its parent"
+    words = "simpler: 9 fewer statements, names and constants, and 0.000500 worse than its parent"
     assert twice.reason.startswith(words)
 
 
@@ -147,6 +147,6 @@ def shrinking(cost_bpb: float, count: int) -> list[Decision]:
 
 def test_what_simpler_scripts_may_cost_is_bounded_over_all_of_them():
     decisions = shrinking(cost_bpb=0.001, count=8)
-    assert decisions[0].reason.startswith("simpler: 50 fewer parameters, and 0.001000 higher than its parent")
+    assert decisions[0].reason.startswith("simpler: 50 fewer parameters, and 0.001000 worse than its parent")
     kept = [decision.status is Status.KEEP for decision in decisions]
     assert kept == [True] * 2 + [False] * 6  # each costs as much over the one before it

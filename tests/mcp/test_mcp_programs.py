@@ -16,7 +16,7 @@ from toolcallers import DONE, ToolCaller
 pytestmark = pytest.mark.slow
 TOOL = "mcp__nightshift__try_edit"
 ARGUMENTS = {"message": "sharper", "script_text": unigram(SHARPNESS=0.9)}
-VERDICT = " lower than the incumbent"
+VERDICT = " better than the incumbent"
 
 
 def run(words: list[str], folder: Path, env: Mapping[str, str]) -> str:

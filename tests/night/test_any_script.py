@@ -59,7 +59,7 @@ def morning(tmp_path_factory):
 def test_a_better_number_is_kept_and_a_worse_one_is_not(morning):
     grounds, _ = morning
     assert [row["status"] for row in grounds.rows()] == ["keep", "crash", "crash", "discard", "keep"]
-    assert [row["val_bpb"] for row in grounds.rows()] == ["-100.000000", "", "", "-60.000000", "-1000100.000000"]
+    assert [row["val_bpb"] for row in grounds.rows()] == ["100", "", "", "60", "1000100"]
 
 
 def test_what_reports_no_number_says_so_in_one_sentence(morning):
@@ -76,12 +76,33 @@ def test_every_place_says_that_the_score_is_the_scripts_own(morning):
     page = (grounds.root / "experiments/nights/t/report.html").read_text()
     status = grounds.nightshift("status", "t").stdout
     for shown in (said, page, status):
-        assert "-rows_s is self-reported" in shown
+        assert "rows_s is self-reported: a number that the script gives itself; higher is better" in shown
+        assert "-rows_s" not in shown
         assert "bits per byte" not in shown
         assert "val_bpb" not in shown
     answer = json.loads(grounds.nightshift("status", "t", "--json").stdout)
     assert answer["summary"]["night"]["options"]["metric"] == "-rows_s"
     assert answer["summary"]["night"]["protocol"].endswith("+self-reported")
+
+
+def test_a_number_is_shown_everywhere_as_the_script_prints_it(morning):
+    grounds, said = morning
+    assert "rows_s 60 · 40 worse · worse" in said
+    assert "best rows_s 1000100 (#4), the baseline has 100" in said
+    shown = {
+        words: grounds.nightshift(*words.split()).stdout for words in ("status t", "results t", "show t:4", "nights")
+    }
+    assert all("1000100" in text and "-1000100" not in text for text in shown.values())
+    assert re.search(r"3 +60 +-40 ", shown["results t"])
+    assert "higher is better" in shown["results t"]
+    status, show, best, take = (
+        json.loads(grounds.nightshift(*words.split(), "--json").stdout)
+        for words in ("status t", "show t:3", "show t:4", "take t:0")
+    )
+    assert status["summary"]["best"]["val_bpb"] == 1000100
+    assert (show["measured"]["val_bpb"], show["measured"]["lower_bpb"]) == (60, -40)
+    assert best["attempt"]["runs"][0]["score"]["val_bpb"] == 1000100
+    assert (take["val_bpb"], take["is_reported"]) == (100, True)
 
 
 def test_the_night_says_how_the_script_is_told_its_seed(morning):
@@ -133,6 +154,22 @@ def test_a_script_sees_what_it_is_shown_and_is_told_the_options_that_it_takes(tm
     assert seen["options"] == ["--budget-s", "1"]
     assert (seen["beside"], seen["home"], seen["python"]) == ("x", "notes.txt", sys.executable)
     assert seen["hidden"] == ([False, False] if SANDBOXES[sandbox].name == "bubblewrap" else seen["hidden"])
+
+
+def test_a_script_without_dials_has_a_night_where_edits_wait(tmp_path):
+    script = "import os\nprint('rows_s:', 1 + 0)\n"
+    grounds = repository(tmp_path / "user", bench__py=script)
+    words = ("--script", "bench.py", "--metric", "-rows_s", "--limit-s", "600")
+    run = ("run", *words, "--judge", "greedy", "--experiments", "1", "--tag", "t")
+    refused = grounds.nightshift(*run)
+    assert (refused.returncode, "nothing to search" in refused.stderr) == (2, True)
+    assert "or queue edits of your own" in refused.stderr
+    (grounds.root / "edit.py").write_text(script.replace("1 + 0", "2 + 0"))
+    assert grounds.nightshift("try", "--queue", "--edit", "edit.py", "-m", "two", *words).returncode == 0
+    done = grounds.nightshift(*run)
+    assert done.returncode == 0, done.stderr
+    assert "at most 600 s a run" in done.stdout
+    assert [row["status"] for row in grounds.rows()] == ["keep", "keep"]
 
 
 def test_a_script_that_takes_no_budget_is_ended_at_the_limit(tmp_path):

@@ -1,8 +1,10 @@
 """A number that a script reports of itself: what counts as one, and one sentence for everything else."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from samples import RUN
 
 from agent.runs.reported import numbers_of, score_of, takes
 
@@ -36,9 +38,11 @@ def test_the_number_below_the_last_rule_is_the_score(reports, printed, value):
     assert reports(printed).is_reported
 
 
-def test_where_higher_is_better_the_sign_is_turned_and_lower_is_better(reports):
-    assert reports("tokens_s: 1200", "-tokens_s").val_bpb == -1200
-    assert str(reports("tokens_s: 0", "-tokens_s").val_bpb) == "0.0"
+def test_where_higher_is_better_a_score_stays_as_it_is_printed_and_judges_get_it_with_its_sign_turned(reports):
+    for printed, judged in (("1200", "-1200.0"), ("0", "0.0")):
+        score = reports(f"tokens_s: {printed}", "-tokens_s")
+        assert score.val_bpb == float(printed)
+        assert str(replace(RUN, score=score).val_bpb) == judged
 
 
 def test_a_number_in_summary_json_counts_too(reports, tmp_path):

@@ -78,7 +78,7 @@ def test_the_rows_are_shown_sorted_and_filtered(opened):
     opened.page.get_by_label("Proposer", exact=True).select_option("")
     row = opened.page.locator(f"#attempt-{NUMBER}")
     row.locator("summary").first.click()
-    assert "lower than its parent" in row.inner_text()
+    assert "better than its parent" in row.inner_text()
     assert row.locator("ins").inner_text() == "+A = '<b>2</b>'"
     opened.page.locator("figure.chart svg:visible a[href='#attempt-55']").first.click()  # whatever the filters are
     assert opened.is_open(55)

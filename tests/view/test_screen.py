@@ -131,7 +131,7 @@ def test_what_a_night_does_is_shown_as_its_journal_has_it(place):
         journal.record_decision(1, Decision(Kind.KEPT, "0.25 below", 0.25, 0.99))
         screen.refresh()
     screen.close()
-    assert terminal.lines() == ["#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · 0.250000 lower · kept (99% sure of a gain)"]
+    assert terminal.lines() == ["#1 · LR 0.1 → 0.2 · val_bpb 1.250000 · 0.250000 better · kept (99% sure of a gain)"]
 
 
 def test_a_file_gets_colours_where_they_are_forced_and_never_the_panel(place, tmp_path, monkeypatch):

@@ -43,14 +43,14 @@ def test_an_attempt_is_folded_between_words_and_its_paths_can_be_copied():
 def test_a_difference_is_that_of_the_scores_as_they_are_shown():
     before = attempt(0, Kind.BASELINE, 1.2345676)  # 1.234568, and 1.234560 for the next: 0.0000072 less
     after = attempt(1, Kind.KEPT, 1.2345604)
-    assert " · 0.000008 lower · " in verdict_line(night(before, after), after).plain
+    assert " · 0.000008 better · " in verdict_line(night(before, after), after).plain
 
 
 def test_a_verdict_names_score_gain_and_decision_and_where_these_do_not_say_enough_the_reason():
     first = attempt(0, Kind.BASELINE, 1.5, "baseline")
     for one, line in (
         (first, "#0 · baseline · val_bpb 1.500000 · baseline"),
-        (attempt(1, Kind.KEPT, 1.25, "[red]A[/]"), "#1 · [red]A[/] · val_bpb 1.250000 · 0.250000 lower · kept"),
+        (attempt(1, Kind.KEPT, 1.25, "[red]A[/]"), "#1 · [red]A[/] · val_bpb 1.250000 · 0.250000 better · kept"),
         (attempt(3, Kind.CRASHED, words="exit code 1"), "#3 · title · crashed (exit code 1)"),
         (attempt(4, Kind.QUARANTINED, 0.3, words="too good"), "#4 · title · val_bpb 0.300000 · quarantined (too good)"),
     ):

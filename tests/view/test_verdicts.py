@@ -43,9 +43,9 @@ def test_a_lower_score_is_called_lower_and_luck_and_never_worse_in_any_view():
         assert "luck" in words, view
         assert "0.01" not in words.replace("0.010", ""), view  # the judge's estimate, which no reader can check
         assert "worse" not in words.replace("Worse, luck", ""), view
-    assert verdict_on(LOWER, LUCKY) == "luck: 0.050000 lower than its parent, 27% sure of a gain"
+    assert verdict_on(LOWER, LUCKY) == "luck: 0.050000 better than its parent, 27% sure of a gain"
     higher = attempt(1, Kind.LUCK, 1.52, gain_bpb=0.001, sure=0.4)  # a gain by the judge's estimate
-    assert verdict_on(night(FIRST, higher), higher).startswith("worse: 0.020000 higher than its parent")
+    assert verdict_on(night(FIRST, higher), higher).startswith("worse: 0.020000 worse than its parent")
 
 
 def test_the_judge_calls_what_is_lower_luck_whatever_its_estimate_is():
@@ -58,7 +58,7 @@ def test_the_judge_calls_what_is_lower_luck_whatever_its_estimate_is():
 def test_what_sure_means_is_said_where_it_stands():
     for view, words in screens(LOWER, LUCKY).items():
         if view != "verdict":
-            assert "how probable it is that the edit itself lowers the score; the rest is luck" in words, view
+            assert "how probable it is that the edit itself brings a gain; the rest is luck" in words, view
 
 
 def test_after_a_confirmation_its_figure_is_the_only_one_of_an_edit_in_every_view():
@@ -90,7 +90,7 @@ def test_of_several_confirmed_edits_each_has_its_own_figure_where_it_was_taken_o
 def test_that_the_best_has_not_the_lowest_score_is_said_with_the_reason():
     assert lowest_words(LOWER) == (
         "The best, #0, has not the lowest score: #1 has 1.450000, and is not kept "
-        "(luck: 0.050000 lower than its parent, 27% sure of a gain)."
+        "(luck: 0.050000 better than its parent, 27% sure of a gain)."
     )
     assert "The best, #0, has not the lowest score: #1 has 1.4500" in page(LOWER)
     simpler = night(FIRST, KEPT, attempt(2, Kind.SIMPLER, 1.3, parent=1))
@@ -113,8 +113,8 @@ def test_what_other_programs_took_is_told_by_the_seconds_of_all_runs():
     busy, idle = night(replace(FIRST, runs=tuple(runs))), night(replace(FIRST, runs=tuple(runs[1:])))
     now = summary_of(busy)
     assert now.others_share == pytest.approx(0.6)
-    for words in (others_words(now.others_share) or "", page(busy)):
+    for words in (others_words(now) or "", page(busy)):
         assert "60%" in words
         assert "2.5 times as long" in words
-    assert others_words(summary_of(idle).others_share) is None
+    assert others_words(summary_of(idle)) is None
     assert summary_of(LOWER).others_share is None

@@ -208,7 +208,7 @@ def _gain_percent(attempt: Attempt, parent: Attempt, sigma_bpb: float | None) ->
         return None, 0.0
     sigma = sigma_bpb if sigma_bpb is not None else UNKNOWN_SIGMA * parent.val_bpb
     error = sigma * math.sqrt(1 / max(1, attempt.seeds) + 1 / max(1, parent.seeds))
-    return 100 * gain_bpb / parent.val_bpb, 100 * error / parent.val_bpb
+    return 100 * gain_bpb / abs(parent.val_bpb), 100 * error / abs(parent.val_bpb)
 
 
 def _is_open(attempts: Sequence[Attempt], history: History) -> bool:

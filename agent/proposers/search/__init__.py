@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.errors import Exhausted, ScriptError
-from agent.experiment import Proposal
+from agent.experiment import Night, Proposal
 from agent.proposers.proposer import Around, Briefing, Proposer
 from agent.proposers.search.curves import Array, Curves
 from agent.proposers.search.places import Axis, Coordinates, Observation, observed, turned
 from agent.script.dials import Dial, Value, searched, set_dials, show
-from agent.text import counted
+from agent.text import counted, digits
 
 PROPOSER = "search"
 NAMED = 3  # turns in a title, which is also a line of a table and the subject of a commit
@@ -74,7 +74,8 @@ class Search(Proposer):
                     apart = np.abs(curves.at(here, curves.mean) - curves.at(there, curves.mean))
                     order = [axes[i].dial for i in np.argsort(-apart, kind="stable")]
                     dials = [dial for dial in order if dial.name in changed]
-                    return [_proposal(candidate, dials, changed, curves.gain(here, there), len(observations))]
+                    told = curves.gain(here, there), len(observations), briefing.night
+                    return [_proposal(candidate, dials, changed, *told)]
         raise Exhausted(f"search finds no untried setting of {len(axes)} dials; add dials or widen their ranges")
 
 
@@ -88,13 +89,20 @@ def _axes(dials: Sequence[Dial]) -> tuple[list[Axis], Coordinates]:
 
 
 def _proposal(
-    script: str, dials: Sequence[Dial], changed: Mapping[str, Value], gain: tuple[float, float], attempts: int
+    script: str,
+    dials: Sequence[Dial],
+    changed: Mapping[str, Value],
+    gain: tuple[float, float],
+    attempts: int,
+    night: Night,
 ) -> Proposal:
     """Make the proposal; dials: those that turn, the one with the largest expected effect first."""
     turns = [f"{dial.name} {show(dial.value)} → {show(changed[dial.name])}" for dial in dials]
     title = ", ".join(turns[:NAMED]) + (f" and {len(turns) - NAMED} more" if len(turns) > NAMED else "")
     what = " and ".join(f"{dial.name} = {show(changed[dial.name])}" for dial in dials)
-    why = f"by {counted(attempts, 'attempt')}, val_bpb is expected to change by {-gain[0]:+.4f} ± {gain[1]:.4f}"
+    decimals = None if night.options.metric else 4
+    change, spread = digits(-night.sign * gain[0], decimals, "+"), digits(gain[1], decimals)
+    why = f"by {counted(attempts, 'attempt')}, {night.metric} is expected to change by {change} ± {spread}"
     return Proposal.of(script, title, f"{what}: {why}.", proposer=PROPOSER)
 
 
