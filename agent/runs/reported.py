@@ -3,7 +3,6 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,7 +38,8 @@ def score_of(folder: Path, metric: str) -> Score:
     """
     name = metric.removeprefix("-")
     above, below = _printed(folder)
-    said = [*below[name], *(str(value) for key, value in _in_json(folder).items() if key == name)]
+    numbers = _in_json(folder)
+    said = [*below[name], *([str(numbers[name])] if name in numbers else [])]
     shown = " and as ".join(dict.fromkeys(one_line(text, SAID_CHARS) or "nothing" for text in said[:9]))
     value, why = 0.0, f"it reports no {name}: print a line '{name}: NUMBER' at the end, or write it to {SUMMARY}"
     try:
@@ -68,19 +68,17 @@ def numbers_of(folder: Path) -> dict[str, object]:
 
 def _printed(folder: Path) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Return name → values, printed above the last rule and below it; without a rule, all is below."""
-    lines: list[str] = []
+    above, below = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     with suppress(OSError):
-        lines = read_end(folder, LOG, LOG_BYTES).decode(errors="replace").splitlines()
-    start = max((at for at, line in enumerate(lines) if line.strip() == RULE), default=0)
-    return _by_name(lines[:start]), _by_name(lines[start:])
-
-
-def _by_name(lines: Iterable[str]) -> dict[str, list[str]]:
-    values = defaultdict[str, list[str]](list)
-    for name, colon, value in (line.partition(":") for line in lines):
-        if colon:
-            values[name.strip()].append(value)
-    return values
+        for line in read_end(folder, LOG, LOG_BYTES).decode(errors="replace").splitlines():
+            name, colon, value = line.partition(":")
+            if colon:
+                below[name.strip()].append(value)
+            elif name.strip() == RULE:
+                for moved, values in below.items():
+                    above[moved] += values
+                below.clear()
+    return above, below
 
 
 def _in_json(folder: Path) -> dict[str, object]:
