@@ -33,7 +33,7 @@ NIGHT_COLUMNS = (
     Column("night"),
     Column("state"),
     Column("attempts", right=True, rank=3),
-    Column("best_bpb", right=True),
+    Column("best", right=True),
     Column("honest gain [95 %]", rank=1),
     Column("size", right=True, rank=2),
     Column("device", rank=6, least=16),
