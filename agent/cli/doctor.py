@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 from rich.text import Text
 
-from agent.cli.options import SCRIPT, Metric, PositiveInt, Seed, UserPath
+from agent.cli.options import SCRIPT, Metric, UserPath
 from agent.errors import MachineError, NightshiftError
 from agent.files import MIN_FREE_BYTES
 from agent.invocation import command_for, install_command, own_python, typed, typed_python
