@@ -12,13 +12,11 @@ alone; invalid: runs that a night would repeat or count as failures.
 """
 
 import statistics
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import measure
+from busy import beside
 from measure import CORES, SCRIPT, Count, Folder, Seconds
 
 from agent.experiment import Ending, Run
@@ -27,20 +25,7 @@ from agent.runs.train import LEAST_ALLOWANCE_S, read_summary, slow
 from agent.sandbox.process import supervise
 
 LOADS = {"alone": 0, "1": 1, "2": 2, "4": 4}  # processes for each core
-BUSY = "while True: pass"
 LIKE_TINY = Scale("like-tiny", seq_len=512, vocab_size=4096, eval_tokens=8192)
-
-
-@contextmanager
-def beside(processes: int) -> Iterator[None]:
-    """Have as many other processes compute meanwhile."""
-    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in others:
-            process.kill()
-            process.wait()
 
 
 def train_beside(processes: int, seed: int, budget_s: float, folder: Path, env: dict[str, str]) -> tuple[Run, float]:

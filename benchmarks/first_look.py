@@ -16,7 +16,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import fair_clock
+import busy
 import measure
 from measure import Count, Folder
 
@@ -71,7 +71,7 @@ def main(*, folder: Folder, runs: Count = 3, beside: int = 0) -> measure.Flat:
     """
     looks = []
     for number in range(runs):
-        with fair_clock.beside(beside):
+        with busy.beside(beside):
             looks.append(measure_once(folder / f"{number}"))
         words = f"{looks[-1].kept} kept, val_bpb lower by {looks[-1].lower:.1%}"
         measure.say(f"run {number + 1} of {runs}: {looks[-1].seconds:.0f} s, {words}")

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import sysconfig
 import time
@@ -37,6 +36,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("UV_RUN_RECURSION_DEPTH", None)
 
 import pytest
+from busy import beside
 from filelock import FileLock
 from nights import BROKEN, Grounds, make_repository, unigram
 
@@ -160,12 +160,8 @@ def busy_machine() -> Iterator[None]:
     """Have other programs compute on every core, three on each."""
     if not Path("/proc/self/schedstat").exists() or hardware.device_kind() != "cpu":
         pytest.skip("a budget is wall time here")
-    command = [sys.executable, "-c", "while True: pass"]
-    others = [subprocess.Popen(command) for _ in range(3 * hardware.usable_cores())]
-    yield
-    for process in others:
-        process.kill()
-        process.wait()
+    with beside(3 * hardware.usable_cores()):
+        yield
 
 
 @pytest.fixture

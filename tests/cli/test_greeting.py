@@ -2,11 +2,10 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from busy import beside
 from samples import NIGHT
 
 from agent.cli.run import busy_lines
@@ -16,14 +15,8 @@ from agent.records.place import place_of_night
 
 
 def test_a_busy_machine_is_noticed_with_the_remedy():
-    spin = [sys.executable, "-S", "-c", "while True: pass"]
-    spinning = [subprocess.Popen(spin) for _ in range(os.cpu_count() or 1)]
-    try:
+    with beside(os.cpu_count() or 1):
         (said,) = busy_lines(NIGHT)
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
     assert said.startswith("other programs take ")
     assert "end them, or expect longer runs" in said
 
