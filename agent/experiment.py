@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from agent.errors import NightError
 from agent.lab.hardware import DeviceKind
-from agent.text import ABSURD, one_line, paragraphs, plain_lines
+from agent.text import ABSURD, SCORE_DECIMALS, one_line, paragraphs, plain_lines
 
 TITLE_CHARS, HYPOTHESIS_CHARS, PROPOSER_CHARS = 200, 4000, 80
 MOST_SCRIPT_BYTES = 16 << 20  # a longer script is refused: a journal from elsewhere may unpack to gigabytes
@@ -489,6 +489,11 @@ class Attempt:
     def is_reported(self) -> bool:
         """Return whether its scores are the script's own numbers."""
         return any(run.score is not None and run.score.is_reported for run in self.runs)
+
+    @property
+    def decimals(self) -> int | None:
+        """Return the decimals of its scores; None for a script's own numbers, of which seven digits count."""
+        return None if self.is_reported else SCORE_DECIMALS
 
     @property
     def shown_bpb(self) -> float | None:

@@ -76,7 +76,8 @@ def compare(attempt: Attempt, parent: Attempt, best: Attempt) -> Decision:
     if math.isclose(val_bpb, parent_bpb, rel_tol=SAME):
         return Decision(Kind.TIE, f"a tie with {whom}")
     kind = Kind.KEPT if val_bpb < parent_bpb else Kind.WORSE
-    return Decision(kind, versus(whom, shown_difference(parent_bpb, val_bpb)))
+    digits = attempt.decimals
+    return Decision(kind, versus(whom, shown_difference(parent_bpb, val_bpb, digits), decimals=digits))
 
 
 def mean_bpb(attempt: Attempt) -> float:
@@ -320,7 +321,7 @@ class Doubt:
         most_sure = SUREST if knowledge.doubt is not None and len(attempt.scores_bpb) == 1 else 1.0
         return cls(
             attempt=attempt,
-            lower_bpb=shown_difference(mean_bpb(parent), mean_bpb(attempt)),
+            lower_bpb=shown_difference(mean_bpb(parent), mean_bpb(attempt), attempt.decimals),
             same_seeds_bpb=attempt.lower_with_same_seeds(parent),
             gain_bpb=effect.mean * knowledge.sigma_bpb,
             sure=min(max(effect.sure, 1 - most_sure), most_sure),
@@ -353,7 +354,7 @@ class Doubt:
 
     @property
     def estimate(self) -> str:
-        return versus("its parent", self.lower_bpb, self.sure, same_seeds_bpb=self.same_seeds_bpb)
+        return versus("its parent", self.lower_bpb, self.sure, self.attempt.decimals, self.same_seeds_bpb)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

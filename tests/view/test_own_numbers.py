@@ -7,6 +7,7 @@ import pytest
 from samples import a_run, attempt, night
 
 from agent.experiment import Kind, Options, Score
+from agent.judging.judges import Greedy
 from agent.records.record import Record
 from agent.records.results import rows_of
 from agent.records.summary import gain_over_baseline, summary_of
@@ -71,3 +72,9 @@ def test_which_direction_is_better_is_said_beside_the_numbers():
     assert "went up from 1 to 2" in everywhere(up)["page"]
     assert "+1 " in everywhere(up)["table"]
     assert "-1 " in everywhere(down)["table"]
+
+
+def test_a_judge_tells_a_small_gain_in_the_digits_that_count():
+    first, edit = of_script("loss", 3.25e-7, 3e-7, 1e-9).attempts
+    decision = Greedy().judge(replace(edit, decisions=()), (first,))
+    assert (decision.kind, decision.reason) == (Kind.KEPT, "2.5e-08 better than the incumbent")
