@@ -18,7 +18,7 @@ from pathlib import Path
 
 import busy
 import measure
-from measure import Count, Folder
+from measure import Count, CountOrNone, Folder
 
 COMMAND = re.compile(r"^ *(pip install uv && uv run nightshift run .*?) *(?:#.*)?$", re.MULTILINE)
 OF_CALLER = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "NIGHTSHIFT_DATA")  # the clone has its own
@@ -62,7 +62,7 @@ def measure_once(folder: Path) -> Look:
 
 
 @measure.program(runs=1)
-def main(*, folder: Folder, runs: Count = 3, beside: int = 0) -> measure.Flat:
+def main(*, folder: Folder, runs: Count = 3, beside: CountOrNone = 0) -> measure.Flat:
     """Measure several times, each time as a newcomer.
 
     Args:
