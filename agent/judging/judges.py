@@ -222,7 +222,7 @@ class Balanced(Judge):
 
     words: ClassVar = "three runs tell the noise; then more seeds where they pay"
     calibration: int = 3
-    price: float = 0.35  # sigma
+    price: float = 0.42  # sigma
     patience: float = 0.5  # a further run has to be worth this many fresh ideas, which bring less than their promise
     most: int = 6  # runs of one attempt
     lead: float = 0.5  # sigma, over the incumbent, from which an edit of another script is kept in its place
