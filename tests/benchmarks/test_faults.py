@@ -97,7 +97,7 @@ from agent.experiment import Night, Proposal
 from agent.records.journal import Journal
 
 folder = Path(sys.argv[1])
-night = Night(*["t"] * 4, 1.0, 0, *["t"] * 5)
+night = Night(*["t"] * 4, 1.0, 0, "cpu", *["t"] * 4)
 with Journal.create(folder / "night" / "journal.sqlite", night) as journal:
     journal.add_attempt(0, None, Proposal.of("A = 1", "title", "why", "you"), "now")
 for number in range(2):

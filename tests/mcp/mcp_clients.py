@@ -56,12 +56,14 @@ def agent_in(folder: Path, *words: str, **env: str) -> Iterator[Agent]:
     """Start the server in a folder for the `with` block, and connect to it."""
     from anyio.from_thread import start_blocking_portal
     from mcp import Client, StdioServerParameters
+    from mcp.client.stdio import stdio_client
 
     program, *arguments = command("mcp", *words)
     assert program == sys.executable
     server = StdioServerParameters(command=program, args=arguments, cwd=folder, env=environment(**env))
     with start_blocking_portal() as portal, contextlib.ExitStack() as undo:
-        connection = portal.wrap_async_context_manager(Client(server))
+        # the SDK's own choice is what was sys.stderr when it was imported, which a test may have closed since
+        connection = portal.wrap_async_context_manager(Client(stdio_client(server, errlog=sys.stderr)))
         client = connection.__enter__()
         undo.callback(connection.__exit__, None, None, None)  # a failed test is no fault of the connection
         yield Agent(portal, client)
