@@ -16,8 +16,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import busy
 import measure
+from busy import beside as beside_others
 from measure import Count, CountOrNone, Folder
 
 COMMAND = re.compile(r"^ *(pip install uv && uv run nightshift run .*?) *(?:#.*)?$", re.MULTILINE)
@@ -71,7 +71,7 @@ def main(*, folder: Folder, runs: Count = 3, beside: CountOrNone = 0) -> measure
     """
     looks = []
     for number in range(runs):
-        with busy.beside(beside):
+        with beside_others(beside):
             looks.append(measure_once(folder / f"{number}"))
         words = f"{looks[-1].kept} kept, val_bpb lower by {looks[-1].lower:.1%}"
         measure.say(f"run {number + 1} of {runs}: {looks[-1].seconds:.0f} s, {words}")
