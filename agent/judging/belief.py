@@ -58,7 +58,7 @@ TINY = 1e-200
 def effects(differences: Steps, noise: float = 1.0) -> Array:  # (K, differences)
     """Return the probability of each effect, in lattice steps, under each component, which has one sign.
 
-    noise: the standard deviation of a whole run, in sigma, which is smaller where scores are compared seed by seed.
+    noise: the standard deviation of a whole run, in sigma; above 1 where scores are compared seed by seed.
     Sizes are geometric, (1 - q) q^(n - 1) for n steps; those of the peaked components are negative binomial, the sum of
     three geometric ones.
     """
@@ -109,11 +109,7 @@ class Lattice:
     runs: Array  # (N, SIZE): likelihood of each attempt's runs at each merit of its window
     noises: Array  # (N,): how far a further run of each attempt would scatter, in sigma
     shared: Shared | None  # what seeds do to all scripts alike
-
-    @property
-    def whole_noise(self) -> float:
-        """Return the standard deviation of a run, whatever its seed does, in sigma."""
-        return 1.0 if self.shared is None else 1 / math.sqrt(OWN)
+    noise: float  # the standard deviation of a run, whatever its seed does, in sigma
 
     @classmethod
     def of(cls, nodes: Sequence[Node], sigma: float, shared: Shared | None = None, noise: float = 1.0) -> "Lattice":
@@ -129,13 +125,15 @@ class Lattice:
         firsts = np.searchsorted(places, np.arange(len(nodes)))
         if shared is None:
             runs = np.multiply.reduceat(noise_density(errors / noise) / noise, firsts)
-            return cls(parents, centres, offsets, runs + TINY, np.full(len(nodes), noise), None)
+            return cls(parents, centres, offsets, runs + TINY, np.full(len(nodes), noise), None, noise)
         shift, width, alone = _seed_by_seed(nodes, shared)
         paired = np.multiply.reduceat(noise_density((errors - shift) / width) / width, firsts)
         apart = np.multiply.reduceat(noise_density(errors / alone) / alone, firsts)
         share = np.array([1.0, *(shared.share[node.dials_only] for node in nodes[1:])])[:, None]
         noises = np.array([shared.noise_of(node.dials_only) for node in nodes]) / math.sqrt(OWN)
-        return cls(parents, centres, offsets, share * paired + (1 - share) * apart + TINY, noises, shared)
+        return cls(
+            parents, centres, offsets, share * paired + (1 - share) * apart + TINY, noises, shared, 1 / math.sqrt(OWN)
+        )
 
 
 def _seed_by_seed(nodes: Sequence[Node], shared: Shared) -> tuple[Array, Array, float]:  # (runs, 1), (runs, 1), ()
@@ -212,7 +210,7 @@ class Belief:
         parents = lattice.parents
         weights = np.broadcast_to(weights, (len(parents), len(PRIOR)))
         expected = np.array(
-            [row @ kernel(offset, lattice.whole_noise) for row, offset in zip(weights, lattice.offsets, strict=True)]
+            [row @ kernel(offset, lattice.noise) for row, offset in zip(weights, lattice.offsets, strict=True)]
         )
         logs, log_evidence = np.log(lattice.runs), 0.0
         below, upward, apart = (np.ones_like(logs) for _ in range(3))
@@ -233,7 +231,7 @@ class Belief:
 
     def likelihoods(self) -> Array:  # (N, K)
         """Return the likelihood of each component for every edit, given all other evidence."""
-        noise, offsets = self.lattice.whole_noise, self.lattice.offsets
+        noise, offsets = self.lattice.noise, self.lattice.offsets
         return np.array([kernel(offset, noise) @ self.pairs(i) + TINY for i, offset in enumerate(offsets)])
 
     def pairs(self, i: int) -> Array:  # (DIFFERENCES,)
@@ -261,7 +259,7 @@ class Belief:
     def value_of_idea(self, price: float) -> float:
         """Return the expected value of one run of a fresh edit: its knowledge gradient."""
         far = np.arange(-8 * SIZE, 8 * SIZE)
-        worths = Distribution(far * STEP, self.weights[0] @ effects(far, self.lattice.whole_noise)).worths(price)
+        worths = Distribution(far * STEP, self.weights[0] @ effects(far, self.lattice.noise)).worths(price)
         return knowledge_gradient(worths, most=1, noise=self.noise)
 
     @property

@@ -67,7 +67,7 @@ class Knowledge:
     @property
     def noise(self) -> float:
         """Return how far a run scatters, in sigma, whatever its seed does."""
-        return self.noise_bpb / self.sigma_bpb
+        return self.belief.lattice.noise
 
     def noise_of(self, number: int) -> float:
         """Return how far a run of this attempt scatters, in sigma: less where it shares what its seed does."""

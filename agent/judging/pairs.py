@@ -24,8 +24,8 @@ Array = NDArray[np.floating]
 OWN = 0.1  # share of the noise's variance that is left to a script which shares what its seeds do
 SHARED = 1 - OWN
 # These count scripts that share it and that do not, before any was seen: by whether dials alone were turned.
-# In sixteen shipped nights, what was left had 0.22 and 0.58 of the noise's variance. They weigh less than one script,
-# since the first two or three that are measured again tell it, and a night that believed more loses by it.
+# In sixteen shipped nights, what was left had 0.22 and 0.58 of the noise's variance. They weigh less than one script:
+# two or three scripts that are measured again tell it, and a night loses gains by a stronger expectation that is wrong.
 EXPECTED = {True: (0.5, 0.25), False: (0.3, 0.45)}
 ROUNDS = 3
 
