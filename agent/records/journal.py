@@ -41,7 +41,7 @@ from agent.invocation import typed
 from agent.script.dials import outline_from, outline_of
 from agent.work import Work
 
-VERSION = 16
+VERSION = 17
 LOCKED_S = 600  # another program may look into the journal for long; a night can wait
 RESERVE_BYTES = 4 << 20  # several times what an attempt leaves in journal, results and repository
 DURABLE = "PRAGMA synchronous = FULL; PRAGMA fullfsync = 1"  # macOS: a plain fsync leaves it in the drive's cache
