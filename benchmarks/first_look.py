@@ -18,7 +18,7 @@ from pathlib import Path
 
 import measure
 from busy import beside as beside_others
-from measure import Count, CountOrNone, Folder
+from measure import Count, CountFromZero, Folder
 
 COMMAND = re.compile(r"^ *(pip install uv && uv run nightshift run .*?) *(?:#.*)?$", re.MULTILINE)
 OF_CALLER = ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH", "NIGHTSHIFT_DATA")  # the clone has its own
@@ -45,6 +45,7 @@ def measure_once(folder: Path) -> Look:
     """Follow README's first command as a newcomer does, in this empty folder."""
     clone = folder / "nightshift"
     subprocess.run(["git", "clone", "--quiet", measure.ROOT, clone], check=True)
+    shipped = set((clone / "results.tsv").read_text(encoding="utf-8").splitlines())
     packages = subprocess.run(["uv", "cache", "dir"], capture_output=True, encoding="utf-8", check=True).stdout.strip()
     (folder / "home").mkdir()
     env = {name: value for name, value in os.environ.items() if name not in OF_CALLER} | {
@@ -54,7 +55,6 @@ def measure_once(folder: Path) -> Look:
         "PYTHONUNBUFFERED": "1",
     }
     seconds = measure.watch(["bash", "-c", command_of_readme()], env=env, cwd=clone, limit_s=1800).seconds
-    shipped = set((measure.ROOT / "results.tsv").read_text(encoding="utf-8").splitlines())
     lines = (clone / "results.tsv").read_text(encoding="utf-8").splitlines()
     rows = csv.DictReader([lines[0], *(line for line in lines[1:] if line not in shipped)], delimiter="\t")
     kept = [float(row["val_bpb"]) for row in rows if row["status"] == "keep"]
@@ -62,7 +62,7 @@ def measure_once(folder: Path) -> Look:
 
 
 @measure.program(runs=1)
-def main(*, folder: Folder, runs: Count = 3, beside: CountOrNone = 0) -> measure.Flat:
+def main(*, folder: Folder, runs: Count = 3, beside: CountFromZero = 0) -> measure.Flat:
     """Measure several times, each time as a newcomer.
 
     Args:

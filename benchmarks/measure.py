@@ -62,7 +62,7 @@ class Failed(Exception):
 # ---- the command line of a benchmark ---------------------------------------------------------------------------------
 
 Count = Annotated[int, read_by(whole())]
-CountOrNone = Annotated[int, read_by(whole(0))]
+CountFromZero = Annotated[int, read_by(whole(0))]
 Seconds = Annotated[float, read_by(decimal())]
 Folder = Annotated[Path, Parameter(parse=False)]  # a folder to work in
 Quick = Annotated[bool, Parameter(parse=False)]  # was --quick given?
