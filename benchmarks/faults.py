@@ -6,7 +6,7 @@ kills    SIGKILL at calls with which the loop changes a file or makes a change d
          point of a fresh night, then at random points of each call that goes on; at every such call of the git commands
          that it starts, with the loop and without; at random moments, to the loop alone and to all of its processes.
          After every kill the same command resumes; journal, results, repository and the user's own files are checked
-         each time, and the night's end is compared with that of an undisturbed one.
+         each time, and the night's end is compared with that of an undisturbed one. One night of eight is a study.
 commands a kill and a second call for pack, unpack, init, export, try, run --drain and prepare (killed_commands.py).
 others   a full and a broken disk, torn files after a power cut, clocks that jump, a loop that is stopped for a while.
 
@@ -28,7 +28,19 @@ from pathlib import Path
 import killed_commands
 import measure
 from commands import wait_until
-from kills import LIMIT_S, Fault, Laboratory, Reference, Strike, Tally, Victim, anything_lost, facts_of, prepare_machine
+from kills import (
+    LIMIT_S,
+    Fault,
+    Laboratory,
+    Reference,
+    Strike,
+    StudyVictim,
+    Tally,
+    Victim,
+    anything_lost,
+    facts_of,
+    prepare_machine,
+)
 from measure import CORES, Count, Folder, Quick
 
 from agent.errors import NightError
@@ -70,13 +82,13 @@ def disturbed(
     folder: Path, tally: Tally, reference: Reference, disturb: Callable[..., None], *arguments: object
 ) -> None:
     """Disturb a night, let it end by itself, and compare it with an undisturbed one."""
-    victim = Victim(folder / "night")
+    victim = reference.kind(folder / "night")
     disturb(victim, reference, *arguments)
     tally.add(victim.finish(reference.outcome))
 
 
-def kills_without_end(reference: Reference) -> Iterator[Fault]:
-    """Yield nights to kill: of eight, five at points of the loop, two at random moments, one in a git command."""
+def kills_without_end(reference: Reference, study: Reference) -> Iterator[Fault]:
+    """Yield nights to kill: of eight, one in a git command, two at random moments, four in the loop, one a study."""
     git_kills = itertools.cycle(itertools.product(reversed(GIT_COMMANDS), (True, False)))
     for number in itertools.count():
         if number % 8 == 1:
@@ -84,8 +96,9 @@ def kills_without_end(reference: Reference) -> Iterator[Fault]:
         elif number % 4 == 2:
             yield Fault("moments", disturbed, (reference, surprise, number))
         else:
-            first = 1 + int(len(reference.points) * (number * GOLDEN % 1))
-            yield Fault("loop", disturbed, (reference, sweep, first, number))
+            name, killed = ("loop", reference) if number % 8 else ("study", study)
+            first = 1 + int(len(killed.points) * (number * GOLDEN % 1))
+            yield Fault(name, disturbed, (killed, sweep, first, number))
 
 
 def sweep(victim: Victim, reference: Reference, first: int, seed: int, most: int = KILLS_A_NIGHT) -> None:
@@ -215,7 +228,7 @@ def main(*, folder: Folder, quick: Quick, kills: Count = 1000, processes: Count 
     def faults() -> Iterator[Fault]:
         yield from killed_commands.every_fault(reference, quick)
         yield from other_faults(reference, quick)
-        endless = kills_without_end(reference)
+        endless = kills_without_end(reference, Reference.of(folder / "study", StudyVictim))
         yield from itertools.takewhile(lambda _: laboratory.tally.counts["kills"] < kills, endless)
 
     return {"points_of_a_night": len(reference.points), **laboratory.make(faults())}

@@ -45,6 +45,16 @@ FOREIGN = "\t".join(
     ["0000000", "1.000000", "1.0", "keep", "from a clone", "0", "old-night", *[""] * (len(COLUMNS) - 7)]
 )
 LIBRARY = measure.HERE / "strike.c"
+PLAN = """\
+question = "Is a sharper unigram better?"
+margin = 0.002
+seeds = 2
+budget_s = 0.05
+arm = [
+    {name = "plain", dials = {JITTER = 0.002}},
+    {name = "sharper", dials = {JITTER = 0.002, SHARPNESS = 0.9}},
+]
+"""
 
 
 # ---- a machine that fails on demand ----------------------------------------------------------------------------------
@@ -249,12 +259,16 @@ class Victim:
     def kills(self) -> int:
         return self.tally.counts["kills"]
 
-    def start(self, *, fresh: bool = False, **env: str) -> subprocess.Popen[bytes]:
+    def words(self) -> list[str]:
+        """Return the command that begins the night, and goes on with it."""
         limits = ["--experiments", str(self.experiments), "--budget-s", f"{self.budget_s:g}"]
         # a killed night has to end as an undisturbed one: one run an attempt, whatever the scores, and no mix, which
         # draws by the hours that its proposers took
-        words = command("run", "--tag", "t", "--judge", "greedy", "--proposer", "search", *limits, *self.options)
-        return begin(words, self.root, self.said, {**measure.with_path(), "COLUMNS": "200", **env}, fresh=fresh)
+        return command("run", "--tag", "t", "--judge", "greedy", "--proposer", "search", *limits, *self.options)
+
+    def start(self, *, fresh: bool = False, **env: str) -> subprocess.Popen[bytes]:
+        env = {**measure.with_path(), "COLUMNS": "200", **env}
+        return begin(self.words(), self.root, self.said, env, fresh=fresh)
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
         """Wait, and check everything that a night leaves."""
@@ -387,26 +401,39 @@ class Victim:
         }
 
 
+class StudyVictim(Victim):
+    """Run one study of two arms with two seeds each, in place of a night."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (self.root / "t.toml").write_text(PLAN, encoding="utf-8")
+        self.before = self.users_own()
+
+    def words(self) -> list[str]:
+        return command("study", "t.toml", "--yes")
+
+
 # ---- faults ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An undisturbed night."""
+    """An undisturbed night, or study."""
 
+    kind: type[Victim]
     folder: Path
     outcome: Outcome
     points: Sequence[str]
 
     @classmethod
-    def of(cls, folder: Path) -> "Reference":
-        victim = Victim(folder)
+    def of(cls, folder: Path, kind: type[Victim] = Victim) -> "Reference":
+        victim = kind(folder)
         end = victim.go_on(Strike())
         outcome = victim.outcome()
         again = victim.go_on()
         if again.code != 0 or victim.tally.notes or victim.outcome() != outcome or not outcome["rows"]:
             raise measure.Failed(f"a night left alone ended so: {victim.tally.notes} {end.said} {again.said}")
-        return cls(folder, outcome, end.points)
+        return cls(kind, folder, outcome, end.points)
 
 
 @dataclass(frozen=True)

@@ -276,6 +276,8 @@ class Driver:
             if isinstance(ended.error, MachineError):
                 self._invalidate(latest_crashes(self.state.attempts), ended.error)
             self._drop_weights(job.attempt)  # an attempt may have been revoked while it was measured
+            if self.state.attempts[job.attempt].settled:  # its row is there already
+                write_results(self.context.place, (self.context.night, self.state.attempts), self.say)
         except Exception as error:
             return error
         return ended.error

@@ -87,6 +87,11 @@ def test_every_arm_has_every_seed_in_blocks_and_a_failing_one_rests(study):
     assert kinds["broken"] is kinds["weightless"] is Kind.CRASHED
 
 
+def test_results_tell_of_every_seed_of_an_arm(study):
+    seeds = {row["description"]: row["seeds"] for row in study.rows() if row["tag"] == "sharp"}
+    assert (seeds["plain"], seeds["sharper"]) == ("2", "2")
+
+
 def test_each_run_that_counts_is_audited_and_its_weights_are_dropped(study):
     for attempt in study.attempts("sharp"):
         if attempt.kind is Kind.MEASURED:
