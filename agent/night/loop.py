@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 from agent.clock import utc_now
 from agent.errors import MachineError
-from agent.experiment import Attempt, Audit, DryRun, Ending, Run, Status, attempt_ref, short
+from agent.experiment import Attempt, Audit, DryRun, Ending, Noise, Run, Status, attempt_ref, short
 from agent.files import check_disk
 from agent.invocation import typed
 from agent.judging.noise import FEW_STEPS, noise
@@ -51,8 +51,9 @@ def run_night(context: NightContext) -> None:
     """Run until a limit is reached, the user stops the night or all proposers are exhausted; raise NightshiftError."""
     context.journal.mark_lost_runs()
     state = context.state()
-    if state.attempts:  # a power cut, or a user, may have taken the rows of a night whose attempts are all settled
+    if state.attempts:  # a kill, a power cut or a user may have taken what tells of attempts that are all settled
         write_results(context.place, (context.night, state.attempts), context.watcher.said)
+        record_noise(state)
     with Proposals(state) as proposals, at_work(state) as driver:
         driver.proposals = proposals
         plan = Plan(state, driver.in_flight)
@@ -169,7 +170,7 @@ class Driver:
         self.journal.settle(number)
         state.read(number)
         self.journal.check_in_place()
-        context.attempt_settled()
+        context.record_changed()
 
     def _drop_weights(self, number: int) -> None:
         """Drop the weights of an idea that is not kept, unless a job needs them; a confirmation drops its own."""
@@ -276,8 +277,10 @@ class Driver:
             if isinstance(ended.error, MachineError):
                 self._invalidate(latest_crashes(self.state.attempts), ended.error)
             self._drop_weights(job.attempt)  # an attempt may have been revoked while it was measured
-            if self.state.attempts[job.attempt].settled:  # its row is there already
+            if self.state.attempts[job.attempt].settled:  # results, noise and page were told of it before
                 write_results(self.context.place, (self.context.night, self.state.attempts), self.say)
+                record_noise(self.state)
+                self.context.record_changed()
         except Exception as error:
             return error
         return ended.error
@@ -321,10 +324,16 @@ class Driver:
             self.say(f"the crashes of {numbered(numbers)} do not count and are done again")
 
 
+def record_noise(state: State) -> Noise | None:
+    """Record how far scores move with the seed, where views read it; return it."""
+    spread = noise(state.attempts)
+    state.context.journal.record_facts(noise=spread)
+    return spread
+
+
 def tell_settled(state: State, attempt: Attempt) -> None:
     """Show the verdict; of attempt 0, also how far its scores move with the seed, and how fast the night will go."""
-    context, spread = state.context, noise(state.attempts)
-    context.journal.record_facts(noise=spread)  # views read it from the journal
+    context, spread = state.context, record_noise(state)
     context.watcher.attempt_settled(attempt)
     if attempt.number == 0:
         lines = noise_lines(spread) if spread is not None else []

@@ -153,7 +153,7 @@ def open_context(request: Request) -> Iterator[NightContext]:
             undo.callback(
                 tell_end, place.repo.common_dir
             )  # The last page is drawn after this, and no longer loads itself.
-            context = replace(context, attempt_settled=page.attempt_settled)
+            context = replace(context, record_changed=page.record_changed)
         yield context
 
 

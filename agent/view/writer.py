@@ -53,7 +53,7 @@ class PageWriter:
         if not self._has_failed:
             self._said(f"report: {self.out}{later}")
 
-    def attempt_settled(self) -> None:
+    def record_changed(self) -> None:
         """Begin to write the page, unless one is being written or was begun just now."""
         if not self._is_at_work() and time.monotonic() - self._began_s >= LEAST_S:
             self._start(GENTLY)

@@ -9,7 +9,9 @@ from nights import SCRIPTS, Grounds, Quiet, git, make_repository, scripted_conte
 from samples import NIGHT
 
 from agent.errors import NightError, ScriptError
-from agent.experiment import Ending, Proposal, Status
+from agent.experiment import Ending, Proposal, Review, Status
+from agent.judging.judges import Greedy
+from agent.judging.noise import noise
 from agent.night.lock import only_night
 from agent.night.loop import run_night
 from agent.records import journal
@@ -151,6 +153,25 @@ def test_the_latest_night_is_the_one_that_was_last_at_work(grounds):
     with Journal.resume(place.journal("c")) as opened:
         opened.record_call()
     assert place.tags() == ("b", "a", "c")
+
+
+@dataclass(frozen=True)
+class Twice(Greedy):
+    """A judge who asks for a second run of each attempt once all are there."""
+
+    def review(self, history):
+        numbers = (attempt.number for attempt in history if attempt.seeds < 2)
+        return Review(tuple(numbers) if len(history) == 2 else ())
+
+
+def test_results_and_page_tell_of_a_later_run_as_soon_as_it_has_ended(grounds):
+    told = []
+    with scripted_context(grounds.root, "t", [BETTER]) as context:
+        tells = {"record_changed": lambda: told.append([row["seeds"] for row in grounds.rows()])}
+        run_night(dataclasses.replace(context, judge=Twice(), **tells))
+    assert told[-4:] == [["1"], ["1", "1"], ["2", "1"], ["2", "2"]]
+    with Journal.read(grounds.folder("t") / "journal.sqlite") as journal:
+        assert journal.noise() == noise(journal.attempts()) is not None
 
 
 class Sweeper(Quiet):

@@ -36,11 +36,11 @@ def test_attempts_that_settle_one_after_another_write_one_page_at_a_time(place, 
     said: list[str] = []
     earlier = set(psutil.Process().children())  # other tests have children, too
     pages = PageWriter(place, "t", said.append, lambda: False)
-    pages.attempt_settled()  # the night has begun just now
+    pages.record_changed()  # the night has begun just now
     assert not set(psutil.Process().children()) - earlier
     monkeypatch.setattr(writer, "LEAST_S", 0.0)
     for _ in range(20):
-        pages.attempt_settled()
+        pages.record_changed()
         assert len(set(psutil.Process().children()) - earlier) <= 1
     wait_until(page_of(place).exists)
     assert said == []
@@ -52,7 +52,7 @@ def test_a_page_that_cannot_be_written_is_told_of_once(place, monkeypatch):
     monkeypatch.setattr(writer, "LEAST_S", 0.0)
     page_of(place).write_text("of the user")
     with PageWriter(place, "t", said.append, lambda: False) as pages:
-        wait_until(lambda: pages.attempt_settled() or said)
+        wait_until(lambda: pages.record_changed() or said)
     (sentence,) = said
     assert sentence.startswith("the report was not written (")
 
