@@ -51,7 +51,7 @@ import measure
 from measure import Count, Folder, Quick, Seconds
 
 from agent.errors import NightError
-from agent.experiment import Interval
+from agent.findings import Interval
 from agent.pools.device_slots import slots_of_machine
 from agent.records.journal import Journal
 from agent.records.record import Record, of_journal

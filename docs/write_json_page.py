@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from agent.cli.doctor import Check
 from agent.cli.ideas import IdeaFacts
-from agent.experiment import Findings
+from agent.findings import Findings
 from agent.view.answer import (
     LEFT_OUT,
     CompareAnswer,

@@ -2,20 +2,8 @@
 
 from dataclasses import replace
 
-from agent.experiment import (
-    Attempt,
-    Decision,
-    Ending,
-    Findings,
-    History,
-    Kind,
-    Proposal,
-    Run,
-    Score,
-    Status,
-    best_of,
-    packed,
-)
+from agent.experiment import Attempt, Decision, Ending, History, Kind, Proposal, Run, Score, Status, best_of, packed
+from agent.findings import Findings
 from agent.judging.ablation import Ablation
 from agent.judging.early_stop import FRACTIONS, Finished
 from agent.script.dials import outline_of

@@ -13,13 +13,9 @@ from agent.experiment import (
     Ask,
     Attempt,
     Audit,
-    Confirmation,
     Decision,
     DryRun,
-    EditEffect,
     Ending,
-    Findings,
-    Interval,
     Kind,
     Night,
     Noise,
@@ -30,6 +26,7 @@ from agent.experiment import (
     Summary,
     packed,
 )
+from agent.findings import Confirmation, EditEffect, Findings, Interval
 from agent.judging.noise import noise
 from agent.records.journal import Journal
 from agent.records.place import Place

@@ -2,7 +2,8 @@
 
 import pytest
 
-from agent.experiment import Attempt, Decision, Ending, Interval, Kind, Proposal, Run, best_of, kept
+from agent.experiment import Attempt, Decision, Ending, Kind, Proposal, Run, best_of, kept
+from agent.findings import Interval
 
 PROPOSAL = Proposal("title", "why", "you")
 

@@ -9,17 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from agent.experiment import (
-    Attempt,
-    Decision,
-    EditEffect,
-    Findings,
-    History,
-    Interval,
-    Kind,
-    Status,
-    line_of,
-)
+from agent.experiment import Attempt, Decision, History, Kind, Status, line_of
+from agent.findings import EditEffect, Findings, Interval
 from agent.judging.belief import knowledge_gradient
 from agent.judging.failures import failure, trusted
 from agent.judging.judges import price_of

@@ -25,7 +25,7 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.experiment import Interval
+from agent.findings import Interval
 from agent.judging.pairs import OWN, Measured, Shared, shared_effects
 
 Array = NDArray[np.floating]

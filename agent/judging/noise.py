@@ -8,17 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from agent.experiment import (
-    NOT_BELIEVED,
-    STANDARD_ERRORS,
-    Attempt,
-    Decision,
-    Ending,
-    History,
-    Noise,
-    Status,
-    proposer_name,
-)
+from agent.experiment import NOT_BELIEVED, Attempt, Decision, Ending, History, Noise, Status, proposer_name
+from agent.findings import STANDARD_ERRORS
 from agent.judging.belief import (
     DEVIATION,
     DIFFERENCES,

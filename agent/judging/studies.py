@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from agent.experiment import NOT_COUNTED, Attempt, Decision, Ending, History, Interval, Kind, Review, Run, Study
+from agent.experiment import NOT_COUNTED, Attempt, Decision, Ending, History, Kind, Review, Run, Study
+from agent.findings import Interval
 from agent.judging.failures import failure
 from agent.judging.judges import Judge, simpler
 from agent.judging.noise import distinct_scores, pooled_deviation

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import NightError, NothingYet
-from agent.experiment import Attempt, Findings, Run
+from agent.experiment import Attempt, Run
+from agent.findings import Findings
 from agent.invocation import SCRIPT, typed, typed_python
 from agent.records.place import Place, check_unpacked, run_folder
 from agent.records.record import Record

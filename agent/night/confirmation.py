@@ -9,14 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from agent.clock import utc_now
-from agent.experiment import (
-    Attempt,
-    Confirmation,
-    Findings,
-    Proposal,
-    all_confirmation_runs,
-    confirmed_branch,
-)
+from agent.experiment import Attempt, Proposal, all_confirmation_runs, confirmed_branch
+from agent.findings import Confirmation, Findings
 from agent.judging.ablation import FRESH, Ablation, Edits
 from agent.night.loop import Driver, at_work
 from agent.night.plan import Candidate, Decide, Enter, Plan, fallen_keeps

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from agent.clock import utc_now
-from agent.experiment import Ask, Attempt, Confirmation, Night, Proposal, Run, Score, Split, best_of
+from agent.experiment import Ask, Attempt, Night, Proposal, Run, Score, Split, best_of
+from agent.findings import Confirmation
 from agent.judging.judges import Judge
 from agent.night.limits import Limits, Pace
 from agent.night.lock import Stop

@@ -6,7 +6,8 @@ Each function is pure. The templates of prompts/ put their results into words.
 from collections import defaultdict
 from itertools import islice
 
-from agent.experiment import NOT_BELIEVED, Attempt, Interval, Kind, Status
+from agent.experiment import NOT_BELIEVED, Attempt, Kind, Status
+from agent.findings import Interval
 from agent.judging.failures import process_failure, stopped_early, too_slow
 from agent.proposers.proposer import Briefing
 from agent.script.dials import Value, read_dials, show

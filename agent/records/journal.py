@@ -24,7 +24,6 @@ from agent.experiment import (
     Ask,
     Attempt,
     Audit,
-    Confirmation,
     Decision,
     DryRun,
     Ending,
@@ -37,6 +36,7 @@ from agent.experiment import (
     Split,
 )
 from agent.files import disk_fails, flush, plain_bytes, throwaway_folder
+from agent.findings import Confirmation
 from agent.invocation import typed
 from agent.script.dials import outline_from, outline_of
 from agent.work import Work

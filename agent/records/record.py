@@ -4,16 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from agent.experiment import (
-    Ask,
-    Attempt,
-    Confirmation,
-    Findings,
-    Night,
-    Noise,
-    Options,
-    best_of,
-)
+from agent.experiment import Ask, Attempt, Night, Noise, Options, best_of
+from agent.findings import Confirmation, Findings
 from agent.records.journal import Journal
 from agent.script.dials import Value
 

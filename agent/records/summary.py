@@ -5,19 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agent.experiment import (
-    NOT_BELIEVED,
-    NOT_COUNTED,
-    Ask,
-    Attempt,
-    Findings,
-    History,
-    Interval,
-    Night,
-    Noise,
-    Status,
-    proposer_name,
-)
+from agent.experiment import NOT_BELIEVED, NOT_COUNTED, Ask, Attempt, History, Night, Noise, Status, proposer_name
+from agent.findings import Findings, Interval
 from agent.records.record import Record, public
 from agent.text import SCORE_DECIMALS, shown_difference
 

@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from agent.experiment import Attempt, Findings, Interval, Kind, Status, memory_gb
+from agent.experiment import Attempt, Kind, Status, memory_gb
+from agent.findings import Findings, Interval
 from agent.pools.device_slots import slowdown_of
 from agent.proposers.proposer import Left
 from agent.records.record import Record, Turned

@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.experiment import NOT_BELIEVED, Attempt, Interval, Run
+from agent.experiment import NOT_BELIEVED, Attempt, Run
+from agent.findings import Interval
 from agent.records.record import Record
 from agent.records.summary import lower_bpb
 from agent.script.dials import Value

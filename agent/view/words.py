@@ -9,18 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.clock import hours_since
-from agent.experiment import (
-    Attempt,
-    Findings,
-    History,
-    Interval,
-    Kind,
-    Night,
-    Noise,
-    Status,
-    confirmed_branch,
-    short,
-)
+from agent.experiment import Attempt, History, Kind, Night, Noise, Status, confirmed_branch, short
+from agent.findings import Findings, Interval
 from agent.invocation import typed
 from agent.pools.device_slots import BUSY_SHARE, slowdown_lines
 from agent.proposers.proposer import Left

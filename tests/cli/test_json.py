@@ -19,7 +19,7 @@ from queued import write_idea
 
 from agent.cli import main as command_line
 from agent.cli.main import COMMANDS, command_named
-from agent.experiment import Confirmation
+from agent.findings import Confirmation
 from agent.records.journal import Journal
 from agent.view.answer import SCHEMA_VERSION, Answer
 

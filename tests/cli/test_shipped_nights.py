@@ -15,7 +15,8 @@ from samples import FOUND, NIGHT
 from serving import GrowingNight
 
 from agent.cli.main import COMMANDS
-from agent.experiment import Confirmation, Status
+from agent.experiment import Status
+from agent.findings import Confirmation
 from agent.records.journal import Journal
 from agent.records.place import Place, read_night
 from agent.view.page import gather, page

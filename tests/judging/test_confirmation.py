@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from judged import ablation, findings, scored_attempt, scored_run
 
-from agent.experiment import Attempt, Ending, Findings, Kind, Run, Status
+from agent.experiment import Attempt, Ending, Kind, Run, Status
+from agent.findings import Findings
 
 SIGMA = 0.01
 #  kept edits and what they truly bring, in sigma: attempt 2 is an edit without effect that was lucky

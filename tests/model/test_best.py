@@ -10,7 +10,8 @@ import pytest
 from commands import refused
 from nights import Grounds
 
-from agent.experiment import Confirmation, Findings, Interval, Proposal
+from agent.experiment import Proposal
+from agent.findings import Confirmation, Findings, Interval
 from agent.model import weights_of
 from agent.model.folder import model_card
 from agent.records.journal import Journal

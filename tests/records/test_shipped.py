@@ -15,7 +15,6 @@ from agent.errors import NightError
 from agent.experiment import (
     UNREAD,
     Attempt,
-    Confirmation,
     Decision,
     Ending,
     Kind,
@@ -27,6 +26,7 @@ from agent.experiment import (
     Summary,
     packed,
 )
+from agent.findings import Confirmation
 from agent.records import shipped
 from agent.records.journal import Journal
 from agent.records.place import Place, known_tags, past_nights, read_night

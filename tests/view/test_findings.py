@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from samples import attempt, findings, night
 
-from agent.experiment import EditEffect, Ending, Interval, Kind, Run, Summary
+from agent.experiment import Ending, Kind, Run, Summary
+from agent.findings import EditEffect, Interval
 from agent.records.summary import summary_of
 from agent.view.words import belief, confirmation_lines
 

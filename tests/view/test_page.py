@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 import pytest
 from samples import HOSTILE, a_run, attempt, changed, findings, long_night, night
 
-from agent.experiment import Interval, Kind, Noise
+from agent.experiment import Kind, Noise
+from agent.findings import Interval
 from agent.records.record import Record
 from agent.text import harmless_lines
 from agent.view import charts

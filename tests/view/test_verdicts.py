@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.text import Text
 from samples import a_run, attempt, findings, night
 
-from agent.experiment import Attempt, EditEffect, Interval, Kind, Noise
+from agent.experiment import Attempt, Kind, Noise
+from agent.findings import EditEffect, Interval
 from agent.judging.judges import Balanced
 from agent.proposers.proposer import Left
 from agent.records.record import Record
