@@ -11,8 +11,12 @@ BUSY = "import os\nstarter = os.getppid()\nwhile os.getppid() == starter: pass"
 
 @contextmanager
 def beside(processes: int) -> Iterator[None]:
-    """Have as many other processes compute meanwhile."""
-    others = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(processes)]
+    """Have as many other processes compute meanwhile, each in a session of its own.
+
+    Where Linux shares its cores by sessions (autogroup), all processes of one session have the share of one.
+    """
+    command = [sys.executable, "-S", "-c", BUSY]
+    others = [subprocess.Popen(command, start_new_session=True) for _ in range(processes)]
     try:
         yield
     finally:

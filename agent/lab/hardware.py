@@ -241,15 +241,17 @@ def usable_cores() -> int:
 
 
 MOST_STRETCH = 8  # a budget's clock is at most so many times slower than the wall clock
+AWAKE = 0.9  # share of the time that a thread runs or queues, from which on it counts as one that never sleeps
 
 
 class BudgetClock:
     """Count the seconds that the machine gave: on a Linux CPU, wall time less what other programs took.
 
     The kernel counts for each thread how long it ran, and how long it stood in the queue of a core; what it sleeps, or
-    waits for another thread, is neither. The threads wanted both together, but no more than all cores: those beyond
-    them stand in each other's way. What they wanted and did not get, divided by how many of them wanted to run at a
-    time, is what others took. Elsewhere it is the wall clock.
+    waits for another thread, is neither. Others took what the threads queued for, but no more than what their running
+    lacks to as many cores as they can keep busy: threads that hand work to each other mostly queue when they would have
+    slept, and lose nothing by it. They can keep busy one core, or a core for each thread that never sleeps, or all but
+    one of the cores that they want together. Elsewhere it is the wall clock.
     """
 
     def __init__(self, tasks: Callable[[], Iterable[Path]] | None = None, cores: int | None = None) -> None:
@@ -266,11 +268,11 @@ class BudgetClock:
         """Return the seconds that the machine gave until now; they never stand still."""
         self._now.update(self._times())
         times = [(now, self._before.get(task, (0, 0))) for task, now in self._now.items()]
-        ran_s = sum(now[0] - before[0] for now, before in times) / 1e9
-        queued_s = sum(now[1] - before[1] for now, before in times) / 1e9
         wall_s = time.perf_counter() - self._began_s
-        wanted_s = min(ran_s + queued_s, self._cores * wall_s)
-        given_s = wall_s - max(0.0, wanted_s - ran_s) / max(1.0, wanted_s / wall_s)
+        ran_s, queued_s = (sum(now[i] - before[i] for now, before in times) / 1e9 for i in (0, 1))
+        awake = sum(sum(now) - sum(before) > AWAKE * 1e9 * wall_s for now, before in times)
+        busy = min(self._cores, max(1.0, awake, (ran_s + queued_s) / wall_s - 1))
+        given_s = wall_s - max(0.0, min(queued_s, busy * wall_s - ran_s)) / busy
         least_s = self._elapsed_s + (wall_s - self._wall_s) / MOST_STRETCH
         self._wall_s, self._elapsed_s = wall_s, max(least_s, given_s)
         return self._elapsed_s
