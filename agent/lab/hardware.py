@@ -241,17 +241,17 @@ def usable_cores() -> int:
 
 
 MOST_STRETCH = 8  # a budget's clock is at most so many times slower than the wall clock
-AWAKE = 0.9  # share of the time that a thread runs or queues, from which on it counts as one that never sleeps
+AWAKE = 0.9  # a thread that runs or queues for more than this share of the time counts as one that never sleeps
 
 
 class BudgetClock:
     """Count the seconds that the machine gave: on a Linux CPU, wall time less what other programs took.
 
-    The kernel counts for each thread how long it ran, and how long it stood in the queue of a core; what it sleeps, or
-    waits for another thread, is neither. Others took what the threads queued for, but no more than what their running
-    lacks to as many cores as they can keep busy: threads that hand work to each other mostly queue when they would have
-    slept, and lose nothing by it. They can keep busy one core, or a core for each thread that never sleeps, or all but
-    one of the cores that they want together. Elsewhere it is the wall clock.
+    The kernel counts for each thread how long it ran, and how long it stood in the queue of a core; sleep, and waiting
+    for another thread, is neither. Others took the smaller of two times: the time in queues, and the running time that
+    is missing until the threads fill the cores that they can use. The first alone would be too much, since threads that
+    hand work to each other queue mostly while they would have slept. They can use one core, or one for each thread that
+    never sleeps, or all but one of those that they want together. Elsewhere it is the wall clock.
     """
 
     def __init__(self, tasks: Callable[[], Iterable[Path]] | None = None, cores: int | None = None) -> None:

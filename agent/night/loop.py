@@ -277,7 +277,7 @@ class Driver:
             if isinstance(ended.error, MachineError):
                 self._invalidate(latest_crashes(self.state.attempts), ended.error)
             self._drop_weights(job.attempt)  # an attempt may have been revoked while it was measured
-            if self.state.attempts[job.attempt].settled:  # results, noise and page were told of it before
+            if self.state.attempts[job.attempt].settled:  # results, noise and page have told of it already
                 write_results(self.context.place, (self.context.night, self.state.attempts), self.say)
                 record_noise(self.state)
                 self.context.record_changed()

@@ -138,7 +138,7 @@ class NightContext:
     dry_runs: bool = False  # a second of training before the minutes, for edits of more than dials
     patience_s: float = 0.0  # how long one call to a proposer may take
     messages: Messages = field(default_factory=Messages)  # messages of the proposers
-    record_changed: Callable[[], None] = lambda: None  # called when the results tell something new
+    record_changed: Callable[[], None] = lambda: None  # called when results.tsv has changed
     began: str = field(default_factory=lambda: utc_now("milliseconds"))  # start of this command
 
     @property

@@ -197,7 +197,7 @@ class Journal:
             return msgspec.convert(_decoded(facts), Night)
 
     def noise(self) -> Noise | None:
-        """Return the noise as estimated after the last decision; estimating it again is slow after many attempts."""
+        """Return the noise as estimated when results last changed; estimating it again is slow after many attempts."""
         rows = self.query("SELECT value FROM night WHERE fact = 'noise' AND value IS NOT NULL")
         with self._legible():
             return msgspec.json.decode(rows[0][0], type=Noise) if rows else None

@@ -27,7 +27,7 @@ def is_page(path: Path) -> bool:
 
 
 class PageWriter:
-    """Write the page of a night after its attempts and, as a context manager, at its end."""
+    """Write the page of a night when its results change and, as a context manager, at its end."""
 
     def __init__(self, place: Place, tag: str, said: Callable[[str], None], hurried: Callable[[], bool]) -> None:
         self.out = place.folder(tag) / PAGE
