@@ -2,8 +2,8 @@
 
     python benchmarks/judged_twice.py [--nights five] [--json FILE]
 
-A shipped night is judged as it is, and again with other seeds for each script, which leaves nothing to pair. It prints a
-line for each edit: its gain with the 95 % interval, and how sure a gain is, both ways.
+A shipped night is judged as it is, and again with other seeds for each script, which leaves nothing to pair. Each edit
+has a line: its gain with the 95 % interval, and how sure a gain is, both ways.
 
 Flat keys of --json: edits; narrower, the median over the edits of an interval's width by pairs, over that without;
 verdicts_differ, edits of which one way is at least half sure of a gain and the other is not.
