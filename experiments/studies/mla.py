@@ -30,7 +30,7 @@ DEPTH = by_device(cpu=2, metal=4, cuda=6)  # layers  {1, 2, 4, 6, 8}
 HEAD_DIM = 32  # channels of a head
 QUERIES_PER_KV = 1  # query heads that share a key-value head, of heads  {1, 2, 4}
 LATENT = by_device(cpu=16, metal=64, cuda=128)  # channels that latent caches for all heads  {16, 32, 64, 128}
-ROPE_DIM = 16  # channels of the key that tells positions, of latent
+ROPE_DIM = by_device(cpu=16, metal=32, cuda=32)  # channels that tell positions, of latent; MLX fails on CUDA with 16
 LR = 1e-3  # the highest learning rate  [0.0001, 0.01] log
 BATCH_ROWS = by_device(cpu=4, metal=8, cuda=8)
 WRITTEN_ROWS = by_device(cpu=8, metal=32, cuda=256)  # texts that are written side by side
