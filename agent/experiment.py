@@ -132,7 +132,8 @@ class Run:
         summary = self.summary
         if self.ending not in (Ending.FINISHED, Ending.INVALID) or not (summary and summary.num_steps):
             return None
-        return summary.num_steps / summary.training_seconds if summary.training_seconds else None
+        speed = summary.num_steps / summary.training_seconds if summary.training_seconds else 0.0
+        return speed if 0 < speed < ABSURD else None
 
     @property
     def tokens_s(self) -> float | None:

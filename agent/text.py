@@ -115,21 +115,30 @@ def better(lower_bpb: float, decimals: int | None = SCORE_DECIMALS) -> str:
     return f"{amount} {'better' if lower_bpb > 0 else 'worse'}"
 
 
+TELLING_DRIFT = 0.02  # share of a machine's speed, from which it is said
+
+
 def versus(
     whom: str,
     lower_bpb: float,
     sure: float | None = None,
     decimals: int | None = SCORE_DECIMALS,
     same_seeds_bpb: float | None = None,
+    machine: float | None = None,
 ) -> str:
     """Say first the difference that a reader can check, then what it is worth; sure: the probability of a gain.
 
-    same_seeds_bpb: the difference over the seeds that both have; it is said where it points the other way.
+    same_seeds_bpb: the difference over the seeds that both have; it is said where it points the other way. machine: its
+    speed beside that of the other's runs, where the edit cannot have changed it; from two per cent on it is said.
     """
     same_bpb = lower_bpb if same_seeds_bpb is None else same_seeds_bpb
     paired = f", but {better(same_bpb, decimals)} over the seeds that both ran" if same_bpb * lower_bpb < 0 else ""
     worth = "" if sure is None else f", {percent_sure(sure)} sure of a gain"
-    return f"{better(lower_bpb, decimals)} than {whom}{paired}{worth}"
+    drift = 0.0 if machine is None else round(machine - 1, 2)
+    speed = (
+        f", on a machine {abs(drift):.0%} {'faster' if drift > 0 else 'slower'}" if abs(drift) >= TELLING_DRIFT else ""
+    )
+    return f"{better(lower_bpb, decimals)} than {whom}{paired}{speed}{worth}"
 
 
 def two_digits(value: float) -> str:

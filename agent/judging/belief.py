@@ -91,6 +91,7 @@ class Node:
     merges: int | None = None  # the place of an attempt whose edit it makes again, on another parent
     seeds: tuple[int, ...] = ()  # seeds of the scores; without any, each score has noise of its own
     dials_only: bool = False  # whether it differs from its parent in dials alone
+    errors: tuple[float, ...] = ()  # standard deviations of what was added to each score; without any, nothing was
 
 
 @lru_cache(maxsize=1024)
@@ -122,13 +123,18 @@ class Lattice:
         places = np.repeat(np.arange(len(nodes)), [len(node.scores) for node in nodes])  # the attempt of each run
         scores = np.concatenate([node.scores for node in nodes])[:, None] / step
         errors = (scores - np.array(centres)[places, None] - POINTS) * STEP  # (runs, SIZE)
+        added = (
+            np.concatenate([node.errors or [0.0] * len(node.scores) for node in nodes])[:, None] / sigma
+        )  # (runs, 1)
         firsts = np.searchsorted(places, np.arange(len(nodes)))
         if shared is None:
-            runs = np.multiply.reduceat(noise_density(errors / noise) / noise, firsts)
+            width = np.hypot(noise, added)
+            runs = np.multiply.reduceat(noise_density(errors / width) / width, firsts)
             return cls(parents, centres, offsets, runs + TINY, np.full(len(nodes), noise), None, noise)
         shift, width, alone = _seed_by_seed(nodes, shared)
+        width, apart_width = np.hypot(width, added), np.hypot(alone, added)
         paired = np.multiply.reduceat(noise_density((errors - shift) / width) / width, firsts)
-        apart = np.multiply.reduceat(noise_density(errors / alone) / alone, firsts)
+        apart = np.multiply.reduceat(noise_density(errors / apart_width) / apart_width, firsts)
         share = np.array([1.0, *(shared.share[node.dials_only] for node in nodes[1:])])[:, None]
         noises = np.array([shared.noise_of(node.dials_only) for node in nodes]) / math.sqrt(OWN)
         return cls(

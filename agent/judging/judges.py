@@ -24,6 +24,7 @@ from agent.judging.noise import (
     measured,
     pooled_deviation,
 )
+from agent.judging.speed import machine_speed
 from agent.text import percent_sure, shown_difference, versus
 
 CONFIRMED = 0.9  # the probability of a gain from which a keep is no longer provisional
@@ -306,6 +307,7 @@ class Doubt:
     attempt: Attempt
     lower_bpb: float  # how far its mean score lies below its parent's
     same_seeds_bpb: float | None  # the same difference, by seeds that both have
+    machine: float | None  # the machine's speed beside the parent's runs; None where the edit may have changed it
     gain_bpb: float  # the judge's estimate of its gain
     sure: float  # probability that it brings anything
     worth: float  # value of keeping it, in sigma
@@ -323,6 +325,7 @@ class Doubt:
             attempt=attempt,
             lower_bpb=shown_difference(mean_bpb(parent), mean_bpb(attempt), attempt.decimals),
             same_seeds_bpb=attempt.lower_with_same_seeds(parent),
+            machine=machine_speed(attempt, parent),
             gain_bpb=effect.mean * knowledge.sigma_bpb,
             sure=min(max(effect.sure, 1 - most_sure), most_sure),
             worth=float(effect.worths(own_price).sum()),
@@ -354,7 +357,8 @@ class Doubt:
 
     @property
     def estimate(self) -> str:
-        return versus("its parent", self.lower_bpb, self.sure, self.attempt.decimals, self.same_seeds_bpb)
+        decimals = self.attempt.decimals
+        return versus("its parent", self.lower_bpb, self.sure, decimals, self.same_seeds_bpb, self.machine)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from agent.judging.belief import (
     learn,
     sigma_of,
 )
+from agent.judging.speed import NONE, at_one_speed
 from agent.text import counted
 
 SAME = 1e-6  # relative; one pair of weights scored twice differs by this, as rows are computed in another order
@@ -147,14 +148,24 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
         return None
     place = {attempt.number: i for i, attempt in enumerate(attempts)}
     reference_bpb = attempts[0].scores_bpb[0]
-    nodes = []
+    nodes, corrections = [], at_one_speed(attempts)
     for attempt in attempts:
         parent, merges = 0 if attempt.parent is None else place[attempt.parent], attempt.proposal.merges
-        scores = {seed: reference_bpb - value for seed, value in observed(attempt).items()}
+        seen, own = observed(attempt), corrections.get(attempt.number, {})
+        scores = {seed: reference_bpb - value - own.get(seed, NONE).added for seed, value in seen.items()}
+        errors = tuple(own.get(seed, NONE).error for seed in seen)
         merged = None if merges is None else place.get(merges)
         dials_only = attempts[parent].outline.differs_in_dials_only(attempt.outline)
         nodes.append(
-            Node(parent, tuple(scores.values()), proposer_name(attempt.proposer), merged, tuple(scores), dials_only)
+            Node(
+                parent,
+                tuple(scores.values()),
+                proposer_name(attempt.proposer),
+                merged,
+                tuple(scores),
+                dials_only,
+                errors,
+            )
         )
     last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
     # Later attempts add little. What their seeds do is for pairs.py to say, which takes sigma as known.

@@ -12,6 +12,7 @@ from agent.clock import hours_since
 from agent.experiment import Attempt, History, Kind, Night, Noise, Status, confirmed_branch, short
 from agent.findings import Findings, Interval
 from agent.invocation import typed
+from agent.judging.speed import machine_speed
 from agent.pools.device_slots import BUSY_SHARE, slowdown_lines
 from agent.proposers.proposer import Left
 from agent.records.record import Record
@@ -156,8 +157,8 @@ def verdict_on(record: Record, attempt: Attempt, form: Form | None = None) -> st
     word, why = outcome(attempt.kind, lower), attempt.words or ""
     parent = record.parent(attempt)
     if attempt.kind in ESTIMATED and lower is not None and parent is not None:
-        same_seeds = attempt.lower_with_same_seeds(parent)
-        why = versus("its parent", lower, None if again else attempt.sure, form.decimals, same_seeds)
+        same_seeds, machine = attempt.lower_with_same_seeds(parent), machine_speed(attempt, parent)
+        why = versus("its parent", lower, None if again else attempt.sure, form.decimals, same_seeds, machine)
     said = why if why.startswith(word) else ": ".join(filter(None, (word, why)))
     return said if again is None else f"{said}; measured again, it gains {form.interval(again)}"
 
