@@ -251,15 +251,22 @@ class BudgetClock:
     for another thread, is neither. Others took the smaller of two times: the time in queues, and the running time that
     is missing until the threads fill the cores that they can use. The first alone would be too much, since threads that
     hand work to each other queue mostly while they would have slept. They can use one core, or one for each thread that
-    never sleeps, or all but one of those that they want together. Elsewhere it is the wall clock.
+    never sleeps, or all but one of those that they want together. The time that ended threads ran is in the processor's
+    time of their process. Elsewhere it is the wall clock.
     """
 
-    def __init__(self, tasks: Callable[[], Iterable[Path]] | None = None, cores: int | None = None) -> None:
-        """Begin to count for this process, or for tasks(), folders in /proc of threads."""
+    def __init__(
+        self,
+        tasks: Callable[[], Iterable[Path]] | None = None,
+        cores: int | None = None,
+        processor_s: Callable[[], float] = time.process_time,
+    ) -> None:
+        """Begin to count for this process, or for tasks(), folders in /proc of threads, which ran for processor_s()."""
         self._tasks = tasks or own_tasks if (tasks or device_kind() == "cpu") and sys.platform == "linux" else None
         self._cores = cores or usable_cores()
         self._before: dict[Path, tuple[int, int]] = dict(self._times())
         self._now = dict(self._before)
+        self._processor_s, self._ran_before_s = processor_s, processor_s()
         self._began_s = time.perf_counter()
         self._wall_s = self._elapsed_s = 0.0  # as of the last look
 
@@ -270,6 +277,7 @@ class BudgetClock:
         times = [(now, self._before.get(task, (0, 0))) for task, now in self._now.items()]
         wall_s = time.perf_counter() - self._began_s
         ran_s, queued_s = (sum(now[i] - before[i] for now, before in times) / 1e9 for i in (0, 1))
+        ran_s = max(ran_s, self._processor_s() - self._ran_before_s)
         awake = sum(sum(now) - sum(before) > AWAKE * 1e9 * wall_s for now, before in times)
         busy = min(self._cores, max(1.0, awake, (ran_s + queued_s) / wall_s - 1))
         given_s = wall_s - max(0.0, min(queued_s, busy * wall_s - ran_s)) / busy

@@ -123,7 +123,7 @@ class Others:
     """Watch what other programs take of the processors that the descendants of a process want."""
 
     def __init__(self, pid: int, cores: Sequence[int]) -> None:
-        self._clock = BudgetClock(lambda: tasks_below(pid), len(cores) or None)
+        self._clock = BudgetClock(lambda: tasks_below(pid), len(cores) or None, lambda: processor_s_below(pid))
         self._watch = Stopwatch()
         self._looked_s = self._took_s = 0.0
 
@@ -146,6 +146,18 @@ def tasks_below(pid: int) -> Iterator[Path]:
         for process in psutil.Process(pid).children(recursive=True):
             with suppress(OSError):  # it has just ended
                 yield from Path(f"/proc/{process.pid}/task").iterdir()
+
+
+def processor_s_below(pid: int) -> float:
+    """Return the seconds that a process's descendants have run, those that have ended and were waited for included."""
+    seconds = 0.0
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        seconds += sum(process.cpu_times()[2:4])
+        for child in process.children(recursive=True):
+            with suppress(psutil.Error):
+                seconds += sum(child.cpu_times()[:4])
+    return seconds
 
 
 def start_supervisor(

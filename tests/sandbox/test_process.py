@@ -201,6 +201,22 @@ if all(os.fork() for _ in range(8 * len(os.sched_getaffinity(0)))):
 while True: pass
 """
 
+BY_SHORT_THREADS = """
+import hashlib, os, threading
+cores = len(os.sched_getaffinity(0))
+for _ in range(2 * cores):
+    if not os.fork():
+        os.nice(19)
+        while True: pass
+def work(): hashlib.pbkdf2_hmac("sha256", b"", b"", 150_000)
+def chain():
+    while True:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+for _ in range(cores): threading.Thread(target=chain).start()
+"""
+
 
 @pytest.mark.slow
 def test_a_limit_leaves_out_what_other_programs_took(tmp_path, busy_machine):
@@ -219,8 +235,17 @@ def processor_s() -> float:
 @pytest.mark.slow
 def test_a_script_gains_no_time_by_processes_of_its_own(tmp_path, busy_machine):
     """They stand in queues for 15/16 of their time at least, most of it for each other."""
+    check_what_others_took(tmp_path, IN_ITS_OWN_WAY)
+
+
+@pytest.mark.slow
+def test_a_script_gains_no_time_by_threads_that_end_before_they_are_seen(tmp_path):
+    check_what_others_took(tmp_path, BY_SHORT_THREADS)
+
+
+def check_what_others_took(folder: Path, script: str) -> None:
     before_s = processor_s()
-    outcome = run(tmp_path, "-c", IN_ITS_OWN_WAY, limit_s=3.5, is_fair=True)
+    outcome = run(folder, "-c", script, limit_s=3.5, is_fair=True)
     others = 1 - (processor_s() - before_s) / (usable_cores() * outcome.wall_s)
     assert outcome.ending is Ending.OVERRAN
     assert outcome.others_share == pytest.approx(others, abs=0.2)
