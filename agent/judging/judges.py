@@ -54,8 +54,8 @@ class Judge:
             if runs < self.calibration:
                 return Decision(Kind.UNDECIDED, f"calibration: run {runs + 1} of {self.calibration} tells the noise")
             return Decision(Kind.BASELINE, "baseline")
-        if len(distinct_scores(attempt)) < len(attempt.scores_bpb):
-            return Decision(Kind.IGNORES_SEED, "it ignores its seed: two seeds gave the very same score")
+        if len(distinct_scores(attempt)) == 1 < len(attempt.scores_bpb):
+            return Decision(Kind.IGNORES_SEED, "it ignores its seed: all its seeds gave the very same score")
         parent = best if attempt.parent in (None, best.number) else history[attempt.parent]
         if parent.val_bpb is None or not is_believed(parent.decision):
             return orphaned(attempt)

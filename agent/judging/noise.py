@@ -146,6 +146,9 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     """Learn noise and belief from these attempts; None without any, or if scores do not vary with the seed."""
     if not attempts or len(attempts[0].scores_bpb) > len(distinct_scores(attempts[0])) == 1:
         return None
+    repeats = [set(attempt.scores_bpb) for attempt in attempts if len(attempt.scores_bpb) > 1]
+    if attempts[0].is_reported and repeats and max(map(len, repeats)) == 1:
+        return None
     place = {attempt.number: i for i, attempt in enumerate(attempts)}
     reference_bpb = attempts[0].scores_bpb[0]
     nodes, corrections = [], at_one_speed(attempts)

@@ -73,9 +73,10 @@ def test_one_failed_audit_is_enough():
     assert trusted(KEPT, both, kept(0, 1.5)).reason == "audit: 9 are wrong"
 
 
-def test_a_script_that_ignores_its_seed_is_not_kept():
+def test_a_script_that_ignores_its_seed_is_not_kept_and_two_scores_that_agree_by_chance_are_no_sign_of_it():
     for judge in (Balanced(), Strict()):
         assert judge.judge(candidate(1, 1.4, 1.4), (BASELINE,)).kind is Kind.IGNORES_SEED
+        assert judge.judge(candidate(1, 1.4, 1.4, 1.402), (BASELINE,)).kind is not Kind.IGNORES_SEED
 
 
 # ---- balanced: what the whole night says -----------------------------------------------------------------------------

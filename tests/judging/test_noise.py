@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from judged import scored_attempt
 
-from agent.experiment import Attempt, Status, Summary
+from agent.experiment import Attempt, Score, Status, Summary
 from agent.judging.judges import Balanced
 from agent.judging.noise import SUREST, doubt_of, measured, noise
 
@@ -65,3 +65,15 @@ def test_a_long_night_is_learnt_from_by_its_latest_attempts_and_the_line_that_th
     for count in (2000, 2099):  # the oldest leave by the block
         numbers = [attempt.number for attempt in measured(long_night(count))]
         assert numbers == [0, 7, 20, *range(1700, count)]
+
+
+def test_numbers_of_a_script_that_repeat_exactly_say_that_seeds_move_nothing_whichever_attempt_was_repeated():
+    """A greedy night measures attempt 0 once, and a better edit again."""
+    own = [scored_attempt(0, 4.0, status=Status.KEEP), scored_attempt(1, 2.0, 2.0, parent=0, status=Status.KEEP)]
+    numbers = []
+    for one in own:
+        runs = (replace(run, score=Score(run.val_bpb, 1.0, is_reported=True)) for run in one.runs)
+        numbers.append(replace(one, runs=tuple(runs)))
+    learnt = noise(numbers)
+    assert learnt is not None
+    assert learnt.sigma_bpb == 0
