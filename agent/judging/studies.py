@@ -226,8 +226,8 @@ def _fault(attempt: Attempt | None) -> str | None:
         return attempt.words
     if (why := failure(attempt)) is not None:
         return why
-    if len(distinct_scores(attempt)) < len(attempt.scores_bpb):
-        return "it ignores its seed: two seeds gave the very same score"
+    if len(distinct_scores(attempt)) == 1 < len(attempt.scores_bpb):
+        return "it ignores its seed: all seeds gave the very same score"
     return None
 
 

@@ -118,6 +118,14 @@ def test_an_arm_that_fails_is_told_and_the_others_are_compared():
         assert found.hypotheses[0].verdict is Verdict.UNDECIDED
 
 
+def test_an_arm_of_which_two_seeds_agree_by_chance_is_compared():
+    history = measured(GAINS)
+    scores = history[2].scores_bpb
+    history[2] = scored_attempt(2, *scores[:4], scores[0], parent=0, kind=Kind.MEASURED, title="b")
+    found = results_of(plan_of(), history)
+    assert (found.arms[2].fault, found.arms[2].word) == (None, Word.WORSE)
+
+
 def test_without_its_baseline_a_study_decides_nothing():
     history = measured(GAINS)
     lost = Run(5, Ending.CRASHED, 1, 1.0, None, "no such width")
