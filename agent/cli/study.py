@@ -16,7 +16,7 @@ from agent.errors import NightError
 from agent.experiment import Idea, Night, Proposal, Study
 from agent.git import refs_of_night, valid_tag
 from agent.invocation import typed
-from agent.judging.studies import in_drawn_order, smallest_difference
+from agent.judging.studies import PROPOSER, in_drawn_order, smallest_difference
 from agent.judging.study_plan import Plan, read_plan
 from agent.lab.hardware import user_path
 from agent.night.limits import Limits, Pace
@@ -35,7 +35,7 @@ from agent.view.answer import Answer
 from agent.view.screen import print_folded, print_lines, terminal_width
 from agent.view.study import StudyAnswer, StudyForecast, of_study, study_lines
 
-PROPOSER, MOST_CHANGES, MOST_SEEDS = "study", 20, 1000
+MOST_CHANGES, MOST_SEEDS = 20, 1000
 
 
 def study(

@@ -25,6 +25,7 @@ from agent.text import counted
 ERROR, POWER = 0.05, 0.8  # how often the words of a study may be wrong, and how often it should see what is there
 DIGITS = 3  # significant digits of a gain in a sentence
 NOT_YET = "not measured yet"
+PROPOSER = "study"  # of all its arms
 MEASURED = (Kind.BASELINE, Kind.MEASURED)  # arms of which no run has crashed or was refused
 Values = np.ndarray[Any, np.dtype[np.float64]]  # of one arm, by seed
 Rows = Mapping[str, Values]  # arm → its values
@@ -36,6 +37,11 @@ def in_drawn_order(arms: Sequence[Arm], study: Study, block: int) -> list[str]:
     """Return the names of arms in the order that is drawn for a block: all arms with one seed."""
     names = [arm.name for arm in arms]
     return random.Random(f"{study.sha256} {block}").sample(names, len(names))
+
+
+def arms_in(history: History) -> History:
+    """Return the arms among the attempts of a study: somebody's own edit may be there as well."""
+    return [attempt for attempt in history if attempt.number == 0 or attempt.proposer == PROPOSER]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +57,13 @@ class EverySeed(Judge):
 
     def review(self, history: History) -> Review:
         """Ask for the runs that are still to be made, the earliest block first."""
-        plan = read_plan(self.study.plan)
-        if len(history) < len(plan.arms) or any(attempt.decision is None for attempt in history):
+        plan, arms = read_plan(self.study.plan), arms_in(history)
+        if len(arms) < len(plan.arms) or any(attempt.decision is None for attempt in arms):
+            return Review()
+        if _failure(arms[0]) is not None:  # nothing is left to compare with
             return Review()
         order = [in_drawn_order(plan.arms, self.study, block) for block in range(plan.seeds)]
-        lacking = [attempt for attempt in history if attempt.kind in MEASURED and attempt.seeds < plan.seeds]
+        lacking = [attempt for attempt in arms if attempt.seeds < plan.seeds and _failure(attempt) is None]
         lacking.sort(key=lambda attempt: (attempt.seeds, order[attempt.seeds].index(attempt.title)))
         return Review(tuple(attempt.number for attempt in lacking))
 
@@ -171,13 +179,15 @@ def value_of(run: Run, measure: Measure) -> float | None:
 
 def results_of(study: Study, history: History) -> Results:
     """Compare the arms of a study by the runs so far."""
-    plan, attempts = read_plan(study.plan), {attempt.title: attempt for attempt in history}
+    plan, entered = read_plan(study.plan), arms_in(history)
+    attempts = {attempt.title: attempt for attempt in entered}
     first, faults = plan.arms[0].name, {arm.name: _fault(attempts.get(arm.name)) for arm in plan.arms}
     live = [name for name, fault in faults.items() if fault is None]
     runs = {name: {run.seed: run for run in attempts[name].done_runs} for name in live}
     seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
     blocks = [seed for seed in seeds if all(seed in runs[name] for name in live)]  # without any arm, all are whole
-    is_complete = len(blocks) == plan.seeds and NOT_YET not in faults.values()
+    is_over = first in attempts and _failure(attempts[first]) is not None
+    is_complete = NOT_YET not in faults.values() and (is_over or len(blocks) == plan.seeds)
 
     def rows_of(measure: Measure) -> Rows:
         """Return the values in whole blocks, of those arms of which every run has one."""
@@ -193,7 +203,7 @@ def results_of(study: Study, history: History) -> Results:
         others: dict[str, float] = {measure: float(row[name].mean()) for measure, row in more.items() if name in row}
         facts = compared.get(name, {})
         word = None if name == first else facts.get("word", Word.UNDECIDED) if is_complete else Word.UNDECIDED
-        less = simpler(attempt, history[0]) if attempt is not None and attempt.number else None
+        less = simpler(attempt, entered[0]) if attempt is not None and attempt.number else None
         number = None if attempt is None else attempt.number
         arms.append(ArmResult(name, number, fault, others=others, simpler=less, **own, **facts | {"word": word}))
     made = sorted(
@@ -213,7 +223,7 @@ def results_of(study: Study, history: History) -> Results:
         arms=tuple(arms),
         anova_p=_anova_p(rows),
         hypotheses=tuple(_tested(each, rows_of(each.measure), first, is_complete) for each in plan.hypotheses),
-        deviations=tuple(_deviations(study, plan, history, faults, is_complete)),
+        deviations=tuple(_deviations(study, plan, entered, faults, is_complete)),
         order=tuple(made),
     )
 
@@ -222,13 +232,16 @@ def _fault(attempt: Attempt | None) -> str | None:
     """Return why an arm is not compared; None if it is."""
     if attempt is None or attempt.decision is None:
         return NOT_YET
-    if attempt.kind not in MEASURED:
-        return attempt.words
-    if (why := failure(attempt)) is not None:
+    if (why := _failure(attempt)) is not None:
         return why
     if len(distinct_scores(attempt)) == 1 < len(attempt.scores_bpb):
         return "it ignores its seed: all seeds gave the very same score"
     return None
+
+
+def _failure(attempt: Attempt) -> str | None:
+    """Return why an arm gets no further run: one has crashed, or was refused; None if none was."""
+    return failure(attempt) if attempt.kind in MEASURED else attempt.words
 
 
 def _spread(row: Values) -> dict[str, Any]:

@@ -7,13 +7,26 @@ import numpy as np
 import pytest
 from judged import scored_attempt
 
-from agent.experiment import Ending, History, Kind, Run, Study
-from agent.judging.studies import EverySeed, Verdict, Word, holm, in_drawn_order, results_of, smallest_difference
+from agent.experiment import Attempt, Ending, History, Kind, Run, Study
+from agent.judging.studies import (
+    PROPOSER,
+    EverySeed,
+    Verdict,
+    Word,
+    holm,
+    in_drawn_order,
+    results_of,
+    smallest_difference,
+)
 from agent.judging.study_plan import Arm, read_plan
 
 NAMES = ("plain", "a", "b", "c")
 LUCK = (0.00123, -0.00071, 0.00034, -0.00116, 0.00047)  # what each seed does to every arm
 OWN = {"plain": (0, 0, 0, 0, 0), "a": (1, -2, 1, 2, -1), "b": (-1, 1, 2, -2, 1), "c": (2, -1, 0, 1, -2)}  # in 1e-4
+
+
+def arm_of(number: int, *scores: float, **more: object) -> Attempt:
+    return scored_attempt(number, *scores, parent=0 if number else None, proposer=PROPOSER, **more)  # type: ignore[arg-type]
 
 
 def plan_of(*rules: str, seeds: int = 5, names: Sequence[str] = NAMES, **more: object) -> Study:
@@ -26,10 +39,9 @@ def plan_of(*rules: str, seeds: int = 5, names: Sequence[str] = NAMES, **more: o
 def measured(gains: Mapping[str, float], seeds: int = 5) -> History:
     """An attempt for each arm, which is better than the first by its gain, and moves with the seed."""
     return [
-        scored_attempt(
+        arm_of(
             number,
             *(1.0 - gain + luck + own * 1e-4 for luck, own in zip(LUCK[:seeds], OWN[name], strict=False)),
-            parent=0 if number else None,
             kind=Kind.MEASURED if number else Kind.BASELINE,
             title=name,
         )
@@ -46,7 +58,7 @@ def test_each_arm_gets_one_of_four_words():
     assert [arm.word for arm in found.arms] == [None, Word.BETTER, Word.WORSE, Word.EQUAL]
     assert "better: a (+0.02)" in found.answer
     noisy = measured(GAINS | {"c": 0.003})
-    doubtful = scored_attempt(3, 1.01, 0.98, 1.02, 0.99, 1.0, parent=0, kind=Kind.MEASURED, title="c")
+    doubtful = arm_of(3, 1.01, 0.98, 1.02, 0.99, 1.0, kind=Kind.MEASURED, title="c")
     assert results_of(plan_of(), [*noisy[:3], doubtful]).arms[3].word is Word.UNDECIDED
 
 
@@ -104,11 +116,11 @@ def test_a_hypothesis_is_falsified_by_a_rule_that_certainly_holds(rules, verdict
 
 def test_an_arm_that_fails_is_told_and_the_others_are_compared():
     study, history = plan_of("b < 0"), measured(GAINS)
-    crashed = replace(scored_attempt(2, parent=0, kind=Kind.CRASHED, reason="exit code 1", title="b"), runs=())
+    crashed = replace(arm_of(2, kind=Kind.CRASHED, reason="exit code 1", title="b"), runs=())
     for broken, words in (
         (crashed, "exit code 1"),
-        (scored_attempt(2, 1.0, parent=0, kind=Kind.FAILED_AUDIT, reason="audit: it peeks", title="b"), "it peeks"),
-        (scored_attempt(2, *[1.0] * 5, parent=0, kind=Kind.MEASURED, title="b"), "ignores its seed"),
+        (arm_of(2, 1.0, kind=Kind.FAILED_AUDIT, reason="audit: it peeks", title="b"), "it peeks"),
+        (arm_of(2, *[1.0] * 5, kind=Kind.MEASURED, title="b"), "ignores its seed"),
     ):
         found = results_of(study, [*history[:2], broken, history[3]])
         assert found.is_complete
@@ -121,7 +133,7 @@ def test_an_arm_that_fails_is_told_and_the_others_are_compared():
 def test_an_arm_of_which_two_seeds_agree_by_chance_is_compared():
     history = measured(GAINS)
     scores = history[2].scores_bpb
-    history[2] = scored_attempt(2, *scores[:4], scores[0], parent=0, kind=Kind.MEASURED, title="b")
+    history[2] = arm_of(2, *scores[:4], scores[0], kind=Kind.MEASURED, title="b")
     found = results_of(plan_of(), history)
     assert (found.arms[2].fault, found.arms[2].word) == (None, Word.WORSE)
 
@@ -133,13 +145,11 @@ def test_without_its_baseline_a_study_decides_nothing():
     found = results_of(plan_of(), [broken, *history[1:]])
     assert {arm.word for arm in found.arms[1:]} == {Word.UNDECIDED}
     assert "arm plain is not compared" in found.deviations[0]
+    assert found.is_complete
 
 
 def test_a_study_whose_arms_all_fail_is_over():
-    crashed = [
-        scored_attempt(number, parent=0 if number else None, kind=Kind.CRASHED, reason="exit code 1", title=name)
-        for number, name in enumerate(NAMES)
-    ]
+    crashed = [arm_of(number, kind=Kind.CRASHED, reason="exit code 1", title=name) for number, name in enumerate(NAMES)]
     found = results_of(plan_of(), crashed)
     assert found.is_complete
     assert {arm.word for arm in found.arms[1:]} == {Word.UNDECIDED}
@@ -184,11 +194,26 @@ def test_the_judge_keeps_nothing_and_asks_nothing_before_all_arms_have_a_run():
 
 def test_the_judge_lets_a_crashed_arm_rest_and_finishes_the_block_of_the_others():
     judge, history = EverySeed(plan_of()), measured(GAINS, seeds=2)
-    crashed = scored_attempt(2, parent=0, kind=Kind.CRASHED, title="b")
+    crashed = arm_of(2, kind=Kind.CRASHED, title="b")
     behind = replace(history[3], runs=history[3].runs[:1])
     again = asked_for(judge, [*history[:2], crashed, behind])
     assert again[0] == "c"
     assert sorted(again) == ["a", "c", "plain"]
+
+
+def test_an_arm_that_crashes_with_a_later_seed_rests_and_without_the_baseline_all_do():
+    judge, history, lost = EverySeed(plan_of()), measured(GAINS, seeds=1), Run(1, Ending.CRASHED, 1, 1.0, None, "")
+    broken = [replace(attempt, runs=(*attempt.runs, lost)) for attempt in history]
+    assert sorted(asked_for(judge, [*history[:2], broken[2], history[3]])) == ["a", "c", "plain"]
+    assert asked_for(judge, [broken[0], *history[1:]]) == []
+
+
+def test_somebodys_own_edit_in_a_study_is_no_arm():
+    judge, study, history = EverySeed(plan_of()), plan_of(), measured(GAINS, seeds=2)
+    edits = [scored_attempt(number, 0.5, parent=0, proposer="queue: 0001", title=title)
+             for number, title in enumerate(("my own edit", "a"), len(history))]  # fmt: skip
+    assert asked_for(judge, [*history, *edits]) == asked_for(judge, history)
+    assert results_of(study, [*history, *edits]) == results_of(study, history)
 
 
 # ---- statistics ------------------------------------------------------------------------------------------------------
