@@ -19,11 +19,11 @@ from agent.experiment import Attempt, History, Kind, Night, Status
 from agent.files import ignore_all, read_end
 from agent.invocation import own_command, typed
 from agent.night.lock import is_held
-from agent.night.opening import check_kept, options_of
+from agent.night.opening import check_kept, check_no_study, options_of
 from agent.proposers import queue
 from agent.records.journal import Journal
 from agent.records.options import as_words
-from agent.records.place import Place, committed, read_night
+from agent.records.place import Place, committed, known_night, read_night
 from agent.records.record import Record
 from agent.records.summary import Scored
 from agent.script.contract import no_script, read_text
@@ -115,10 +115,11 @@ def _submit(
     where: place of the night that may try it. Every check comes before a night is opened: a night opened by a slip
     would be in the way of the next one.
     """
-    tag = tag or next(iter(where.tags()[::-1]), None)
+    tag = tag or _latest(where)
     before, now = options_of(where, tag, options.named)  # first: a night with other options can try no edit
     history: History = ()
     if before is not None:
+        check_no_study(before)
         check_kept(before, options.budget_s, options.seed)
         history = read_night(where, before.tag).attempts
     queue.check_submission(text, file, place, where, history, tag or "")
@@ -137,6 +138,12 @@ def _submit(
         based_on=based_on, made_for=tag, words=words, metric=now.metric,
     )  # fmt: skip
     return f"t{path.stem}"
+
+
+def _latest(place: Place) -> str | None:
+    """Return the tag of the night last at work that takes edits, which a study does not; None where there is none."""
+    nights = (known_night(place, tag) for tag in reversed(place.tags()))
+    return next((night.tag for night in nights if night is not None and night.options.study is None), None)
 
 
 def _stale(file: Path, basis: Basis) -> NightError:

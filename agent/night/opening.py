@@ -102,6 +102,8 @@ def open_context(request: Request) -> Iterator[NightContext]:
         tell = undo.enter_context(only_night(place.repo.common_dir))
         with like_ctrl_c():
             before, options = options_of(place, request.tag, request.asked)
+            if before is not None and request.proposers:
+                check_no_study(before)
             cluster = undo.enter_context(_cluster_of(options, request))
             if by_options:
                 check_proposers(options, request.asked)
@@ -296,6 +298,15 @@ def _first_slot(folder: Path, options: Options) -> tuple[Options, DeviceSlot]:
     kind = device_kind(folder)
     slot = slots_of_machine(kind, options.workers, options.cores_each)[0]
     return (replace(options, cores_each=len(slot.cores)) if kind == "cpu" else options), slot
+
+
+def check_no_study(night: Night) -> None:
+    """Raise NightError where a night that is to try edits is a study, whose arms are all that it runs."""
+    if night.options.study is not None:
+        raise NightError(
+            f"night {night.tag} is a study, which runs the arms of its plan alone; leave --tag out, and another night "
+            f"tries the edit"
+        )
 
 
 def check_kept(night: Night, budget_s: float | None, seed: int | None) -> None:

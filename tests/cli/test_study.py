@@ -130,6 +130,19 @@ def test_the_answer_is_the_same_in_a_terminal_in_json_and_on_the_page(study):
     assert study.attempts("sharp") == before  # a study at its end makes no run
 
 
+def test_an_edit_of_somebodys_own_goes_past_a_study(study):
+    before = study.attempts("sharp")
+    (study.root / "mine.py").write_text(unigram(JITTER=0.002, SHARPNESS=0.7))
+    edit = ("-m", "my own edit", "--edit", "mine.py")
+    for command in (("try", "--queue", "--tag", "sharp", *edit), ("run", "--drain", "--tag", "sharp")):
+        assert "sharp is a study, which runs the arms of its plan alone; " in refused(study.nightshift(*command))
+    assert study.nightshift("try", "--queue", *edit).returncode == 0
+    (entry,) = (study.root / "experiments" / "queue").glob("*.patch")
+    assert "For: " not in entry.read_text()
+    entry.unlink()
+    assert study.attempts("sharp") == before
+
+
 @pytest.mark.slow
 def test_a_changed_plan_is_another_study_and_says_what_was_changed(study):
     (study.root / "sharp.toml").write_text(TWO_ARMS.replace("margin = 0.002", "margin = 0.5"))
