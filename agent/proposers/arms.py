@@ -9,7 +9,7 @@ from agent.judging.study_plan import Arm, Plan, line_of
 from agent.proposers.catalogue.catalogue import applied
 from agent.proposers.catalogue.files import idea_folders, read_idea
 from agent.records.place import Place, read_script
-from agent.script.contract import check_script, modules_beside, read_text
+from agent.script.contract import check_script, imports_of_edits, read_text
 from agent.script.dials import fingerprint, set_dials
 from agent.script.merge import check_patch, patched
 
@@ -17,10 +17,12 @@ from agent.script.merge import check_patch, patched
 def scripts_of(plan: Plan, text: str, file: Path, place: Place, device_kind: str) -> Mapping[str, str]:
     """Return arm → script; raise NightError, with the line of the plan, for one that is missing or cannot be run."""
     scripts: dict[str, str] = {}
+    base = read_script(place)  # for the first arm, and that for the others: what it imports is all that runs have
     for number, arm in enumerate(plan.arms):
         try:
             script = _script_of(arm, file.parent, place, device_kind)
-            check_script(script, arm.name, modules_beside(place.script_path.parent))
+            check_script(script, arm.name, imports_of_edits(base))
+            base = script if number == 0 else base
             same = [name for name, other in scripts.items() if fingerprint(other) == fingerprint(script)]
             if same:
                 raise NightError(f"it is the script of arm {same[0]} again; change something in it")

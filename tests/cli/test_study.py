@@ -179,6 +179,24 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(tmp_path):
     assert kills > 1
 
 
+def test_an_arm_imports_of_the_folder_what_the_first_arm_imports_and_that_what_the_script_imports(tmp_path):
+    grounds = grounds_with(tmp_path / "user", TWO_ARMS)
+    own = unigram(JITTER=0.002, SHARPNESS=0.7).replace("import prepare\n", "import helper\nimport prepare\n")
+    (grounds.root / "helper.py").write_text("")
+    (grounds.root / "own.py").write_text(own)
+    first, second = 'name = "plain"', "dials = {SHARPNESS = 0.9}"
+    for arm, line in ((first, 8), (second, 11)):
+        added = 'script = "own.py"' if arm == second else f'{arm}\nscript = "own.py"'
+        (grounds.root / "sharp.toml").write_text(TWO_ARMS.replace(arm, added))
+        sentence = refused(grounds.nightshift("study", "sharp.toml", "--dry"))
+        assert f"sharp.toml line {line}: arm " in sentence
+        assert "imports helper; do without it" in sentence
+    (grounds.root / "train_mlx.py").write_text(
+        own.replace("SHARPNESS = 0.7", "SHARPNESS = 0.6")
+    )  # which plain is as it stands
+    assert grounds.nightshift("study", "sharp.toml", "--dry").returncode == 0
+
+
 def test_what_is_wrong_with_an_arm_is_told_with_its_line_before_anything_is_made(tmp_path):
     grounds = grounds_with(tmp_path / "user", TWO_ARMS)
     for arm, words in (
