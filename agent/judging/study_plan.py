@@ -108,11 +108,15 @@ def _fault(rule: str, names: Sequence[str]) -> str | None:
 def line_of(text: str, table: str | None, number: int, key: str | None) -> int:
     """Return the line of a key in the table of this number, else that where the table begins.
 
-    Tables are written below [[table]], or one a line in braces, as in table = [.
+    Tables are written below [[table]], or in braces, as in table = [. Of these each is looked for on a line of its own;
+    where several share one, it is the line of the whole list.
     """
     lines = text.splitlines()
     begins = [at for at, line in enumerate(lines) if re.match(rf"\s*\[\[\s*{table}\s*\]\]", line)] if table else [0]
-    begins = begins or [at for at, line in enumerate(lines) if re.match(r"\s*\{", line)]
+    if not begins:
+        listed = next((at for at, line in enumerate(lines) if re.match(rf"\s*{table}\s*=", line)), 0)
+        braces = [at for at in range(listed, len(lines)) if re.match(rf"\s*({table}\s*=\s*\[\s*)?\{{", lines[at])]
+        return 1 + (braces[number] if number < len(braces) else listed)
     first = begins[number] if number < len(begins) else 0
     return 1 + next((at for at in range(first, len(lines)) if re.search(rf"^\W*{key}\s*=", lines[at])), first)
 

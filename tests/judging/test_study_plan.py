@@ -83,3 +83,14 @@ def test_arms_may_stand_in_one_table_with_a_line_for_each():
     for bad in ('"wi de"', '"narrow"', "7"):
         with pytest.raises(NightError, match=r"plan line 7: "):
             read_plan(plan.replace('"wide"', bad))
+
+
+def test_arms_on_one_line_are_told_by_it():
+    head, hypotheses = PLAN.partition("[[arm]]")[0], PLAN[PLAN.index("[[hypothesis]]") :]
+    for arms, line in (
+        ('arm = [{name = "narrow"}, {name = "wi de"}]', 5),
+        ('arm = [{name = "nar row"}, {name = "wide"}]', 5),
+        ('arm = [{name = "narrow"},\n{name = "wide", why = 7}]', 6),
+    ):
+        with pytest.raises(NightError, match=rf"plan line {line}: "):
+            read_plan(f"{head}{arms}\n{hypotheses}")
