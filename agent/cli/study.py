@@ -16,7 +16,7 @@ from agent.errors import NightError
 from agent.experiment import Idea, Night, Proposal, Study
 from agent.git import refs_of_night, valid_tag
 from agent.invocation import typed
-from agent.judging.studies import PROPOSER, in_drawn_order, smallest_difference
+from agent.judging.studies import PROPOSER, arms_in, in_drawn_order, smallest_difference
 from agent.judging.study_plan import Plan, read_plan
 from agent.lab.hardware import user_path
 from agent.night.limits import Limits, Pace
@@ -35,7 +35,7 @@ from agent.view.answer import Answer
 from agent.view.screen import print_folded, print_lines, terminal_width
 from agent.view.study import StudyAnswer, StudyForecast, of_study, study_lines
 
-MOST_CHANGES, MOST_SEEDS = 20, 1000
+MOST_SEEDS = 1000
 
 
 def study(
@@ -80,7 +80,7 @@ def study(
         return Answer(error="nothing was begun", exit_code=130)
     asked = {} if workers is None else {"workers": workers}
     if before is None:
-        asked["study"] = Study(text, digest, _post_hoc(earlier, text))  # type: ignore[assignment]
+        asked["study"] = Study(text, digest, _post_hoc(place, earlier, text, scripts))  # type: ignore[assignment]
     request = Request(
         place, tag, planned.budget_s, planned.first_seed, asked, Limits(None, hours, 0), dataset=planned.dataset
     )
@@ -122,13 +122,26 @@ def _tag(place: Place, name: str, digest: str) -> tuple[str, Night | None, Night
     raise AssertionError
 
 
-def _post_hoc(earlier: Night | None, text: str) -> tuple[str, ...]:
-    """Return what is changed against an earlier plan, after some of its runs were seen."""
+def _post_hoc(place: Place, earlier: Night | None, text: str, scripts: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what is changed against an earlier plan and its scripts, after some of its runs were seen."""
     if earlier is None or earlier.options.study is None:
         return ()
-    lines = difflib.unified_diff(earlier.options.study.plan.splitlines(), text.splitlines(), n=0, lineterm="")
+    plan = earlier.options.study.plan
+    lines = difflib.unified_diff(plan.splitlines(), text.splitlines(), n=0, lineterm="")
     changed = [line for line in lines if line[0] in "+-" and line[1:].strip("+- ")]
-    return tuple(f"{earlier.tag}: {line}" for line in changed[:MOST_CHANGES] or ["the script of an arm"])
+    with Journal.read(place.journal(earlier.tag)) as journal:
+        kept = {proposal.title: proposal.script for proposal in _entered(journal)}
+    for arm in read_plan(plan).arms:
+        if arm.name in scripts and kept.get(arm.name) != scripts[arm.name]:
+            what = "is another one" if arm.name in kept else "was not kept, and may have been another one"
+            changed.append(f"the script of arm {arm.name} {what}")
+    return tuple(f"{earlier.tag}: {change}" for change in changed)
+
+
+def _entered(journal: Journal) -> list[Proposal]:
+    """Return the arms of a study that are in its journal, whether they have had a run or not."""
+    ideas = [idea.proposal for idea in journal.waiting_ideas()]
+    return [*ideas, *(attempt.proposal for attempt in arms_in(journal.attempts()))]
 
 
 def _enter(context: NightContext, plan: Plan, scripts: Mapping[str, str], file: Path) -> None:
@@ -150,8 +163,7 @@ def _enter(context: NightContext, plan: Plan, scripts: Mapping[str, str], file: 
     proposals = {name: Proposal.of(script, name, why[name], PROPOSER) for name, script in scripts.items()}
     if not state.attempts:
         state.enter(None, proposals[plan.arms[0].name])
-    ideas = (idea.proposal for idea in context.journal.waiting_ideas())
-    entered = {proposal.title for proposal in (*ideas, *(attempt.proposal for attempt in state.attempts))}
+    entered = {proposal.title for proposal in _entered(context.journal)}
     for name in in_drawn_order(plan.arms[1:], night.options.study, 0):
         if name not in entered:
             context.journal.add_idea(Idea(0, 0, proposals[name]))
