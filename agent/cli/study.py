@@ -174,8 +174,12 @@ def _enter(context: NightContext, plan: Plan, scripts: Mapping[str, str], file: 
 
 def _forecast(place: Place, plan: Plan, tag: str, device: str, workers: int) -> StudyForecast:
     """Say what a plan can show, by the noise of the earlier night on this device whose budget is the nearest."""
-    past = [night for night in past_nights(place, tag) if night.device == device and night.sigma_bpb]
-    past.sort(key=lambda night: abs(math.log(night.budget_s / plan.budget_s)))
+    past = [
+        record
+        for record in past_nights(place, tag)
+        if record.device == device and record.sigma_bpb and record.night.options.metric is None
+    ]
+    past.sort(key=lambda record: abs(math.log(record.budget_s / plan.budget_s)))
     sigma = past[0].sigma_bpb if past and plan.primary == "val_bpb" else None
     tests, runs = len(plan.arms) - 1, plan.seeds * len(plan.arms)
     most = None

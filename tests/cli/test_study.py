@@ -7,17 +7,21 @@ import shutil
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
 import pytest
+import samples
 from commands import refused
 from nights import BROKEN, SCRIPTS, Grounds, make_repository, unigram
+from samples import NIGHT, enter
 
-from agent.experiment import Kind
+from agent.experiment import Kind, Noise
 from agent.judging.studies import in_drawn_order
 from agent.judging.study_plan import read_plan
 from agent.records.journal import Journal
+from agent.records.place import Place
 
 PLAN = """\
 question = "Is a sharper unigram better?"
@@ -180,6 +184,19 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(tmp_path):
         assert Counter(run.seed for run in attempt.done_runs) == {0: 1, 1: 1}
     assert grounds.git("show", "refs/experiments/sharp/plan:sharp.toml") == TWO_ARMS.strip()
     assert kills > 1
+
+
+def test_the_noise_comes_from_a_night_of_the_same_score(tmp_path):
+    grounds = grounds_with(tmp_path / "user", TWO_ARMS)
+    place = Place.of(grounds.root / "train_mlx.py")
+    device = json.loads(grounds.nightshift("study", "sharp.toml", "--dry", "--json").stdout)["device"]
+    for day, (tag, metric) in enumerate({"own-numbers": "loss", "measured": None}.items(), 1):
+        options, started = replace(NIGHT.options, metric=metric), f"2026-01-0{day}T03:04:05Z"
+        night = replace(NIGHT, tag=tag, device=device, options=options, started=started)
+        with Journal.create(place.journal(tag), night) as journal:
+            enter(journal, samples.attempt(0, Kind.BASELINE, 1.5, "baseline", seeds=3, script=unigram()))
+            journal.record_facts(noise=Noise(0.01, 3, 0.02))
+    assert json.loads(grounds.nightshift("study", "sharp.toml", "--dry", "--json").stdout)["sigma_of"] == "measured"
 
 
 def test_an_arm_imports_of_the_folder_what_the_first_arm_imports_and_that_what_the_script_imports(tmp_path):
