@@ -48,14 +48,15 @@ def study(
     workers: PositiveInt | None = None,
     script: UserPath = SCRIPT,
 ) -> Answer:
-    """Answer a question by a plan: check it, say what it can show, ask, then make its runs, or go on with them.
+    """Answer a question by a plan: check it, say what it can show, then make its runs, or go on with them.
 
-    The plan is committed before the first run. A changed plan is another study (docs/studies.md).
+    Where there is a terminal, it asks before it begins. The plan is committed before the first run. A changed plan is
+    another study (docs/studies.md).
 
     Args:
         plan: the plan, a TOML file; or the tag of a study, to show what it has found
         dry: say what the plan can show and what it costs, and make no run
-        yes: begin without asking
+        yes: begin without asking, as it does where there is no terminal
         hours: begin no run that would end later than this; the same command goes on
         workers: make N runs at the same time, each on its own GPU or cores (default: 1)
         script: the training script that the arms edit (default: train_mlx.py)
