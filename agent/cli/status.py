@@ -10,7 +10,7 @@ from agent.cli.find import find_night, here, holder_here, is_free, known_tag, no
 from agent.cli.tries import Try, TryState, latest, tries_line
 from agent.clock import utc_now
 from agent.errors import NothingYet
-from agent.experiment import Status, is_first_look
+from agent.experiment import Status, Study, is_first_look
 from agent.invocation import typed
 from agent.night.lock import AFTER_RUN, NOW, Holder, Stop, holder, is_held, like_ctrl_c
 from agent.proposers.notes import add_note
@@ -95,6 +95,8 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
     waiting = next((tried.id for tried in tries if tried.state is TryState.WAITING), None)
     if waiting is not None:
         commands[typed("try", "--wait", waiting)] = "try what waits in the queue"
+    if now.night.options.study is not None:
+        return commands | _of_study(record, now.night.options.study)
     if now.best is not None and now.gain is not None:
         commands |= _after_keep(now, now.best.number, is_here=record.is_here)
     elif now.ideas:
@@ -109,6 +111,18 @@ def next_commands(record: Record, now: NightSummary, tries: Sequence[Try] = ()) 
     if now.ideas and is_first_look(now.night.budget_s) and not now.night.options.metric:
         commands[typed("run")] = "start a real night: 5 min a run"
     return {**commands, typed("run", "--tag", tag): "go on with this night"}
+
+
+def _of_study(record: Record, study: Study) -> dict[str, str]:
+    """Return what comes next for a study: it goes on to its last run, and then tells what it has found."""
+    from agent.judging.studies import results_of
+
+    goes_on = record.is_here and not results_of(study, record.attempts).is_complete
+    return {
+        **({typed("study", "PLAN"): "go on with this study, by its plan"} if goes_on else {}),
+        typed("study", record.tag): "what it has found",
+        typed("report", record.tag, "--open"): "its page, with every run",
+    }
 
 
 def _after_keep(now: NightSummary, best: int, *, is_here: bool) -> dict[str, str]:

@@ -309,13 +309,22 @@ def found_lines(record: Record, now: NightSummary) -> list[str]:
     lines = [
         reported_words(now.night),
         f"{counted(now.attempts, 'attempt')}, {now.ideas} of them ideas: {', '.join(counts)}",
-        _best_line(now),
-        lowest_words(record),
-        belief(now),
+        *_gain_lines(record, now),
         *([] if now.noise is None else noise_lines(now.noise)),
         others_words(now),
     ]
     return [harmless(line) for line in lines if line]
+
+
+def _gain_lines(record: Record, now: NightSummary) -> list[str | None]:
+    """Return lines on what a night has brought; of a study, which keeps nothing, its answer."""
+    study = now.night.options.study
+    if study is None:
+        return [_best_line(now), lowest_words(record), belief(now)]
+    from agent.judging.studies import results_of
+
+    found = results_of(study, record.attempts)
+    return [found.question, found.answer]
 
 
 def _worker_lines(workers: Workers, *, is_running: bool) -> list[str]:

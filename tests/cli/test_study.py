@@ -134,6 +134,16 @@ def test_the_answer_is_the_same_in_a_terminal_in_json_and_on_the_page(study):
     assert study.attempts("sharp") == before  # a study at its end makes no run
 
 
+def test_status_tells_the_answer_of_a_study_and_what_to_see_next(study):
+    said = study.nightshift("status", "sharp").stdout
+    words, found = " ".join(said.split()), json.loads(study.nightshift("study", "sharp", "--json").stdout)["results"]
+    assert found["answer"] in words
+    for of_a_night in ("No idea has brought", "has not the lowest", "best val_bpb", "run --tag", "study PLAN"):
+        assert of_a_night not in words
+    assert "nightshift study sharp " in said
+    assert "nightshift report sharp --open " in said
+
+
 def test_an_edit_of_somebodys_own_goes_past_a_study(study):
     before = study.attempts("sharp")
     (study.root / "mine.py").write_text(unigram(JITTER=0.002, SHARPNESS=0.7))
@@ -176,6 +186,7 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         kills += process.returncode == -signal.SIGKILL
+    assert "nightshift study PLAN " in grounds.nightshift("status", "sharp").stdout
     done = grounds.nightshift("study", "sharp.toml")
     assert done.returncode == 0, done.stderr
     attempts = grounds.attempts("sharp")
