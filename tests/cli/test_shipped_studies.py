@@ -9,6 +9,11 @@ import mlx.core as mx
 import pytest
 from nights import PROJECT, SCRIPT, Grounds, make_repository
 
+from agent.judging.study_plan import read_plan
+from agent.proposers.arms import scripts_of
+from agent.records.place import Place
+from agent.script.dials import read_dials
+
 STUDIES = PROJECT / "experiments" / "studies"
 PLANS = sorted(path.name for path in STUDIES.glob("*.toml"))
 OF_PARTS_THAT_A_CPU_LACKS = "parts-of-the-script.toml"
@@ -32,6 +37,15 @@ def test_every_plan_can_begin(grounds):
         assert json.loads(dry.stdout)["runs"] >= 4
     refused = grounds.nightshift("study", f"experiments/studies/{OF_PARTS_THAT_A_CPU_LACKS}", "--dry")
     assert "it is the script of arm everything again" in refused.stderr
+
+
+def test_no_text_is_too_short_for_the_n_grams_where_they_are_compared(grounds):
+    file = grounds.root / "experiments" / "studies" / OF_PARTS_THAT_A_CPU_LACKS
+    text, place = file.read_text(), Place.of(grounds.root / "train_mlx.py")
+    for name, script in scripts_of(read_plan(text), text, file, place, "cuda").items():
+        dials = {dial.name: dial.value for dial in read_dials(script, "cuda")}
+        assert dials["ENGRAM_TOKENS_S"] == 0, name
+        assert dials["ENGRAM_LAYERS"] == ("" if name == "no_ngrams" else "15")
 
 
 @pytest.mark.slow
