@@ -11,6 +11,7 @@ from pathlib import Path
 
 from scipy import stats
 
+from agent.errors import NightshiftError
 from agent.judging.studies import results_of
 from agent.records.place import Place, read_night
 
@@ -18,7 +19,10 @@ QUARTER, HALF = 4, 2
 
 
 def gains_of(tag: str) -> dict[str, float]:
-    record = read_night(Place.of(Path("train_mlx.py")), tag)
+    try:
+        record = read_night(Place.of(Path("train_mlx.py")), tag)
+    except NightshiftError as error:
+        raise SystemExit(str(error)) from error
     if record.night.options.study is None:
         raise SystemExit(f"night {tag} is no study; name the tags of studies")
     found = results_of(record.night.options.study, record.attempts)

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import mlx.core as mx
@@ -46,6 +48,13 @@ def test_no_text_is_too_short_for_the_n_grams_where_they_are_compared(grounds):
         dials = {dial.name: dial.value for dial in read_dials(script, "cuda")}
         assert dials["ENGRAM_TOKENS_S"] == 0, name
         assert dials["ENGRAM_LAYERS"] == ("" if name == "no_ngrams" else "15")
+
+
+def test_a_wrong_tag_is_told_in_a_sentence(grounds):
+    ranks = [sys.executable, grounds.root / "experiments" / "studies" / "short_predicts_long.py", "nope", "nor-this"]
+    done = subprocess.run(ranks, cwd=grounds.root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "nope" in done.stderr
 
 
 @pytest.mark.slow
