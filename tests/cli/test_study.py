@@ -197,6 +197,18 @@ def test_a_kill_at_any_moment_loses_and_doubles_nothing(tmp_path):
     assert kills > 1
 
 
+def test_a_study_whose_baseline_crashes_with_a_later_seed_makes_no_further_run_and_is_over(tmp_path):
+    grounds = grounds_with(tmp_path / "user", TWO_ARMS.replace("seeds = 2", "seeds = 4"))
+    first = "    start = time.monotonic()\n"
+    crashes = first + "    if options.seed == 1:\n        raise ValueError('no such seed')\n"
+    (grounds.root / "train_mlx.py").write_text(unigram(JITTER=0.002).replace(first, crashes))
+    for _ in range(2):
+        found = json.loads(grounds.nightshift("study", "sharp.toml", "--json").stdout)["results"]
+        assert found["is_complete"]
+        assert any("arm plain is not compared: " in words for words in found["deviations"])
+        assert {run.seed for attempt in grounds.attempts("sharp") for run in attempt.counted_runs} == {0, 1}
+
+
 def test_the_noise_comes_from_a_night_of_the_same_score(tmp_path):
     grounds = grounds_with(tmp_path / "user", TWO_ARMS)
     place = Place.of(grounds.root / "train_mlx.py")
