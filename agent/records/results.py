@@ -10,7 +10,7 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -71,7 +71,7 @@ def write_results(
     if live is not None:
         nights[live[0].tag] = live
     in_order = sorted(nights.values(), key=lambda pair: pair[0].started)
-    after = table.arranged({night.tag: rows_of(night, history) for night, history in in_order})
+    after = table.arranged(in_order)
     content = saved_like(after, before).encode(errors="surrogateescape")
     try:
         if not table.is_whole:
@@ -192,20 +192,30 @@ class Table:
         named = dict.fromkeys(chain(own, *rows.values()))
         return cls(tuple(rows.values()), tuple(name for name in named if name not in COLUMNS), is_whole)
 
-    def arranged(self, nights: Mapping[str, Sequence[Row]]) -> str:
-        """Return the text with the rows of nights, by tag, in the place of their first row; new ones at its end.
+    def arranged(self, nights: Iterable[tuple[Night, History]]) -> str:
+        """Return the text with the rows of nights in the place of their first row; new ones at its end.
 
-        What a person wrote beside a row stays beside it, or where no row is about that attempt, in the row itself.
+        What a person wrote beside a row stays beside it, or where no row is about that attempt, in the row itself. The
+        tag is the date, so another clone's night may have it, too: a row that is no attempt's of the night stays.
         """
-        of_attempt = {(tag, number_of(row["attempt"])): row for tag, rows in nights.items() for row in rows}
-        arranged, rest = list[Row](), dict(nights)
+        ours = dict[str, list[Row]]()
+        known = set[tuple[str, str, str]]()  # of the attempts: tag, column and cell
+        for night, history in nights:
+            ours[night.tag] = rows_of(night, history)
+            for attempt in history:
+                known.add((night.tag, "started", cell_of(attempt.started)))
+                known |= {(night.tag, "commit", attempt.commit[:7])} if attempt.commit else set()
+        of_attempt = {(tag, number_of(row["attempt"])): row for tag, rows in ours.items() for row in rows}
+        arranged, rest = list[Row](), dict(ours)
         for row in self.rows:
             tag, own = tag_of(row), {name: cell for name, cell in row.items() if name in self.own}
             arranged += rest.pop(tag, [])
             new = of_attempt.get((tag, number_of(row.get("attempt", ""))))
-            if new is not None and all(new.get(name, cell) == cell for name, cell in own.items()):
+            if not any((tag, name, row.get(name, "").strip()) in known for name in ("commit", "started")):
+                arranged.append(row)
+            elif new is not None and all(new.get(name, cell) == cell for name, cell in own.items()):
                 new.update(own)
-            elif own or tag not in nights:
+            elif own:
                 arranged.append(row)
         columns = (*COLUMNS, *self.own)
         header = {name: name for name in columns}

@@ -57,7 +57,7 @@ HISTORY = (
 
 def render(before: str, nights: Sequence[tuple[Night, History]]) -> str:
     """Return the text of a results file after these nights were written to it."""
-    after = Table.of(before).arranged({night.tag: rows_of(night, history) for night, history in nights})
+    after = Table.of(before).arranged(nights)
     return saved_like(after, before.removeprefix("\ufeff"))
 
 
@@ -135,6 +135,29 @@ def test_rows_of_other_nights_stay_verbatim_and_in_place():
     after = render(before, [(NIGHT, HISTORY)]).split("\n")
     assert after == [HEADER, UPSTREAM, FOREIGN, *mine, odd, ""]
     assert render("\n".join(after), [(NIGHT, HISTORY)]) == "\n".join(after)
+
+
+def test_rows_of_a_colleagues_night_of_the_same_day_stay_and_none_doubles(grounds):
+    place = Place.of(grounds.root / "train_mlx.py")
+    with Journal.create(place.journal("t"), NIGHT) as journal:
+        for number in range(2):
+            enter(journal, scored(number, parent=0 if number else None))
+            journal.record_commit(number, f"{number}" * 40)
+        assert grounds.nightshift("results").returncode == 0
+        theirs = [
+            row | {"commit": commit, "started": "2026-01-02T09:00:00Z", "description": "theirs", "my note": "odd"}
+            for row, commit in zip(read_rows(place.results), ("a1b2c3d", ""), strict=True)
+        ]
+        with place.results.open("a") as file:
+            file.writelines("\t".join(row.values()) + "\n" for row in theirs)
+        place.results.write_text(place.results.read_text().replace("\tspeed\n", "\tspeed\tmy note\n"))
+        for _ in range(2):
+            assert grounds.nightshift("results").returncode == 0
+            titles = [(row["attempt"], row["description"], row["my note"]) for row in read_rows(place.results)]
+            assert titles == [("0", "", ""), ("1", "", ""), ("0", "theirs", "odd"), ("1", "theirs", "odd")]
+        journal.invalidate([1], "the machine slept")  # it is undecided again, and its row of before is no other night's
+        assert grounds.nightshift("results").returncode == 0
+        assert [row["description"] for row in read_rows(place.results)] == ["", "theirs", "theirs"]
 
 
 def test_bytes_that_are_no_utf8_survive(tmp_path):
