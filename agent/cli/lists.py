@@ -1,8 +1,8 @@
 """List the rows of results.tsv, and all nights: nightshift results, nightshift nights."""
 
 import os
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +42,17 @@ NIGHT_COLUMNS = (
 # ---- attempts -------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _empty(name: str) -> Iterator[None]:
+    """Have the answer name an empty list where there is nothing yet."""
+    try:
+        yield
+    except NothingYet as error:
+        error.facts.setdefault(name, [])
+        raise
+
+
+@_empty("rows")
 def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
     """Print results.tsv as a table.
 
@@ -50,10 +61,11 @@ def results(tag: str | None = None, /, *, all: bool = False) -> Answer:
         all: show every night, also those that came with the repository
     """
     place = place_meant(tag)
+    tags = place.tags()
     # a running night writes it itself: an older rendering must not overwrite the newer
-    is_running = is_held(place.repo.common_dir)
-    text = results_tsv.read_results(place.results) if is_running else results_tsv.write_results(place, to_read=True)
-    tags, rows = place.tags(), results_tsv.rows_in(text)
+    is_read_only = not tags or is_held(place.repo.common_dir)
+    text = results_tsv.read_results(place.results) if is_read_only else results_tsv.write_results(place, to_read=True)
+    rows = results_tsv.rows_in(text)
     shown = None if all else tag or next(iter(tags[::-1]), None)
     rows = [row for row in rows if shown in (None, row.get("tag"))]
     if not rows:
@@ -97,6 +109,7 @@ def _value(column: str, cell: str) -> str | float | None:
 # ---- nights ---------------------------------------------------------------------------------------------------------
 
 
+@_empty("nights")
 def nights() -> Answer:
     """List all nights that are known here, the oldest first.
 

@@ -14,7 +14,7 @@ import pytest
 from commands import nothing_yet
 from json_page import HEAD, PAGE, faults, tables
 from judged import findings
-from nights import Grounds, unigram
+from nights import Grounds, make_repository, unigram
 from queued import write_idea
 
 from agent.cli import main as command_line
@@ -158,6 +158,14 @@ def test_a_night_without_results_is_no_wrong_command(night, tmp_path):
     assert nothing_yet(begun.nightshift("prompt", "--facts")).endswith("go on with: nightshift run --tag t")
     kept_nothing = only_answer(begun.nightshift("confirm", "--json"))
     assert kept_nothing["error"] == "night t has kept no edit, so there is nothing to confirm; see: nightshift status t"
+
+
+def test_where_no_night_has_run_lists_are_empty(tmp_path):
+    repository, folder = Grounds(make_repository(tmp_path / "user", unigram())), Grounds(tmp_path)
+    for grounds in (repository, folder):
+        for command, key in (("results", "rows"), ("nights", "nights")):
+            facts = only_answer(grounds.nightshift(command, "--json"))
+            assert (facts["exit_code"], facts[key]) == (3, [])
 
 
 def test_what_nobody_foresaw_and_ctrl_c_are_answers_too(monkeypatch, capsys):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from commands import refused
 from judged import decided, scored_attempt
+from nights import PROJECT
 from samples import NIGHT, enter
 
 from agent.errors import NightError
@@ -158,6 +159,17 @@ def test_rows_of_a_colleagues_night_of_the_same_day_stay_and_none_doubles(ground
         journal.invalidate([1], "the machine slept")  # it is undecided again, and its row of before is no other night's
         assert grounds.nightshift("results").returncode == 0
         assert [row["description"] for row in read_rows(place.results)] == ["", "theirs", "theirs"]
+
+
+def test_where_no_night_has_run_the_results_are_only_read(grounds):
+    assert grounds.nightshift("results", "five").returncode == 2
+    assert grounds.git("status", "--porcelain") == ""  # no file of a header alone
+    committed = (PROJECT / "results.tsv").read_text()
+    assert Table.of(committed).arranged(()) == committed  # the first night in a clone adds its rows and nothing else
+    (grounds.root / "results.tsv").write_text(f"commit\tval_bpb\tmemory_gb\tstatus\tdescription\n{UPSTREAM}\n")
+    before = (grounds.root / "results.tsv").stat().st_mtime_ns
+    assert "a1b2c3d" in grounds.nightshift("results", "--all").stdout
+    assert (grounds.root / "results.tsv").stat().st_mtime_ns == before
 
 
 def test_bytes_that_are_no_utf8_survive(tmp_path):
