@@ -21,7 +21,7 @@ SKILLS = (SKILL, SKILL.replace(".agents", ".claude"))  # places where Codex and 
 MESSAGE = "Begin with the script of nightshift"
 
 
-def init(folder: UserPath = Path(), /, *, script: UserPath = Path(SCRIPT), metric: Metric = None) -> None:
+def init(folder: UserPath = Path(), /, *, script: UserPath | None = None, metric: Metric = None) -> None:
     """Prepare a folder for nights.
 
     It gets nightshift's script with the files that the script needs, and a git repository with a first commit if there
@@ -32,12 +32,22 @@ def init(folder: UserPath = Path(), /, *, script: UserPath = Path(SCRIPT), metri
 
     Args:
         folder: the folder, which is made if it is missing (default: this one)
-        script: a script of your own
+        script: a script of your own, with --metric (default: train_mlx.py)
         metric: the number that it reports itself, as NAME, or as -NAME where higher is better
     """
     if metric is not None:
-        prepare(script, metric)
+        if folder != Path():
+            raise NightError(
+                f"{folder} would get nightshift's own script, and --metric is about one of yours; leave the folder "
+                f"out, and name the script: --script {folder / SCRIPT}"
+            )
+        prepare(script or Path(SCRIPT), metric)
         return
+    if script is not None:
+        raise NightError(
+            f"--script {script} is for a script that reports its own score; add --metric NAME, or leave it out for "
+            f"nightshift's own"
+        )
     folder = folder.resolve()
     texts = _texts()
     _check_links(folder, texts)

@@ -154,3 +154,18 @@ def test_a_script_of_ones_own_gets_a_program_and_is_told_what_is_understood_of_i
 def test_what_is_no_script_and_no_number_leaves_nothing_behind(tmp_path, words):
     assert Grounds(tmp_path).nightshift("init", *words).returncode == 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("--script", "bench.py"), "add --metric NAME, or leave it out for nightshift's own"),
+        (("night", "--script", "bench.py"), "add --metric NAME"),
+        (("night", "--metric", "x"), "name the script: --script night/train_mlx.py"),
+        (("night", "--metric", "x", "--script", "night/bench.py"), "leave the folder out"),
+    ],
+)
+def test_a_folder_for_nightshifts_script_and_a_script_of_ones_own_exclude_each_other(tmp_path, words, remedy):
+    (tmp_path / "bench.py").write_text("print('x: 1')\n")
+    assert remedy in refused(Grounds(tmp_path).nightshift("init", *words))
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.py"]
