@@ -24,6 +24,7 @@ from agent.cli.tries import TryState
 from agent.errors import MachineError, NightError
 from agent.invocation import command_for
 from agent.lab.numbers import MOST, decimal, whole
+from agent.proposers.notes import NOTE_CHARS
 from agent.text import harmless_lines, one_line
 from agent.view.answer import Answer
 
@@ -96,7 +97,10 @@ Part = Annotated[
         "script, and the dials that it turned; script: all of it; log: its last lines."
     ),
 ]
-Remark = Annotated[str, Field(description="One remark of 4,000 characters at most.", min_length=1, max_length=4000)]
+Remark = Annotated[
+    str,
+    Field(description=f"One remark of {NOTE_CHARS:,} characters at most.", min_length=1, max_length=NOTE_CHARS),
+]
 
 # ---- trying ----------------------------------------------------------------------------------------------------------
 

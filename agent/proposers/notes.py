@@ -6,6 +6,7 @@ Both are read before every proposal, so a note left at midnight counts from the 
 import errno
 import json
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,12 +25,17 @@ PROGRAM_CHARS = 64 << 10
 
 
 def add_note(folder: Path, text: str, now: str) -> None:
-    """Append a note to those of the night in this folder; raise NightError for one that says nothing, or a key.
+    """Append a note to those of the night in this folder; raise NightError for one that is empty, too long, or a key.
 
     It is on disk when this returns. Each note begins with a line break, so that a line torn by a power cut does not
     damage the next one.
     """
-    note = paragraphs(text, NOTE_CHARS)
+    note = paragraphs(text, sys.maxsize)
+    if len(note) > NOTE_CHARS:
+        raise NightError(
+            f"the note has {len(note):,} characters, and {NOTE_CHARS:,} at most are told; shorten it, or write it into "
+            f"program.md"
+        )
     if not note:
         raise NightError(f"the note is empty; say something, as in: {typed('note', 'leave the tokenizer alone')}")
     check_without_keys("the note", text)

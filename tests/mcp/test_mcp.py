@@ -60,6 +60,7 @@ def test_arguments_that_a_tool_does_not_take_reach_no_command_and_are_named_with
         ("show", {"attempt": "1", "file": "x"}, "show has no argument file; it has: attempt, part"),
         ("wait", {"id": "../../../etc"}, "wait cannot use id '../../../etc'; id is: As try_edit gave it"),
         ("wait", {"id": "t0001", "wait_s": -1}, "wait cannot use wait_s -1; wait_s is: To wait, from 0 to 3600"),
+        ("note", {"text": "x" * 2001}, f"note cannot use text '{'x' * 78}…; text is: One remark of 2,000 characters"),
         ("try_edit", {}, "try_edit needs message; message is: What is changed"),
         ("try_edit", {"message": "x", "budget_s": "inf"}, "try_edit cannot use budget_s 'inf'; "),  # no night takes it
         ("try_edit", {"message": "x", "sandbox": "off"}, "try_edit has no argument sandbox; it has: message, "),

@@ -29,9 +29,14 @@ def test_a_note_waits_for_no_reader_of_a_pipe(tmp_path):
         add_note(tmp_path, "first", NOW)
 
 
-def test_long_notes_and_many_are_cut_to_what_a_prompt_can_hold(tmp_path):
-    add_note(tmp_path, "x" * 3 * NOTE_CHARS, NOW)
+def test_a_note_that_no_prompt_holds_whole_is_refused_with_its_length(tmp_path):
+    add_note(tmp_path, f"{'x' * NOTE_CHARS}\n\n", NOW)
+    with pytest.raises(NightError, match="the note has 2,001 characters, and 2,000 at most are told; shorten it, or"):
+        add_note(tmp_path, "x" * (NOTE_CHARS + 1), NOW)
     assert [len(note) for note in read_notes(tmp_path)] == [NOTE_CHARS]
+
+
+def test_of_many_notes_the_latest_are_told(tmp_path):
     for count in range(MAX_NOTES + 5):
         add_note(tmp_path, f"note {count}", NOW)
     assert read_notes(tmp_path) == tuple(f"note {count}" for count in range(5, MAX_NOTES + 5))
