@@ -49,7 +49,7 @@ from agent.lab.data import data_dir, load_data
 from agent.lab.hardware import cache_root
 from agent.records.journal import SCHEMA, Journal, check_format
 from agent.records.options import OF_REPORTED, OF_THE_MODEL, SANDBOXES
-from agent.records.place import Place, new_id, read_night
+from agent.records.place import UNPACKED, Place, new_id, read_night
 from agent.records.results import write_results
 from agent.records.shipped import is_measured, leaves
 from agent.runs.fixed import digest, lay_out_fixed, names_in, protocol
@@ -70,8 +70,8 @@ DAMAGED = (
     *(OSError, EOFError, ValueError, OverflowError, RecursionError),
     *(msgspec.MsgspecError, tarfile.TarError, zlib.error),
 )
-# Files that a kill may leave, which say nothing; and machine code, which the next machine compiles for itself.
-STAYS_BEHIND = frozenset({"reserve", "journal.sqlite-shm", WARM})
+# Files that a kill or unpacking leaves, which say nothing; machine code, which the next machine compiles for itself.
+STAYS_BEHIND = frozenset({"reserve", "journal.sqlite-shm", UNPACKED, WARM})
 LEVEL = 1  # gzip; higher levels hardly shrink weights, and take minutes for each gigabyte
 PIECE_BYTES = 1 << 20
 MOST_HOLE_BYTES = 1 << 30  # a file system that compresses may leave out this much of a file
@@ -279,6 +279,7 @@ def unpack(place: Place, file: Path) -> Unpacked:
         _extract(file, aside)
         night = _settled_in(place, contents, file, aside)
         ignore_all(place.nights)
+        (aside / FOLDER / UNPACKED).touch()
         (aside / FOLDER).rename(place.folder(contents.tag))
         flush(place.nights)
         write_results(place)

@@ -44,8 +44,9 @@ def take(attempt: str = BEST, /) -> Answer:
             f"attempt {chosen.number} of night {record.tag} has no script that a file can hold ({error}); take another"
         ) from error
     is_reported = record.night.options.metric is not None
-    scripts = {attempt.proposal.script for attempt in record.attempts} if is_reported else set[str]()
-    if path != place.script and not (_is_script(place.repo, path) or plain_lines(before or "") in scripts):
+    if path != place.script and not (
+        _is_script(place.repo, path) or (is_reported and _is_of_night(source, record, before))
+    ):
         print_it = typed("show", f"{record.tag}:{chosen.number}", "--script")
         raise NightError(
             f"night {record.tag} has its script in {path}, where no training script is here; print it with: {print_it}"
@@ -80,11 +81,26 @@ def _kept(place: Place, record: Record, file: Path) -> set[str]:
     kept = set()
     with suppress(RepoError):
         kept.add(place.repo.read("HEAD", file.relative_to(place.repo.root).as_posix()))
+    return kept | _scripts(place, record)
+
+
+def _scripts(place: Place, record: Record) -> set[str]:
+    """Return the scripts of a night's attempts, of a shipped one those that follow from its record."""
     if record.is_here:
-        scripts = [attempt.proposal.script for attempt in record.attempts]
-    else:
-        scripts = list(scripts_in(place.repo, place.shipped / record.tag, record).values())
-    return kept | set(scripts)
+        return {attempt.proposal.script for attempt in record.attempts}
+    return set(scripts_in(place.repo, place.shipped / record.tag, record).values())
+
+
+def _is_of_night(place: Place, record: Record, before: str | None) -> bool:
+    """Return whether the path that a night names is that of its own script, which need not keep the contract.
+
+    So it is where the night began here. One from elsewhere brings its own commits, and has to know the text of the file
+    as it stands here, or in HEAD.
+    """
+    if record.is_here and place.is_own(record.tag):
+        return True
+    scripts, texts = _scripts(place, record), (before, place.repo.text(f"HEAD:{record.night.script}"))
+    return any(text is not None and plain_lines(text) in scripts for text in texts)
 
 
 def _is_script(repo: Repo, path: str) -> bool:

@@ -4,6 +4,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,7 @@ from agent.night.opening import check_kept, check_no_study, options_of
 from agent.proposers import queue
 from agent.records.journal import Journal
 from agent.records.options import as_words
-from agent.records.place import Place, committed, known_night, read_night
+from agent.records.place import Place, committed, known_night, place_of_night, read_night
 from agent.records.record import Record
 from agent.records.summary import Scored
 from agent.script.contract import no_script, read_text
@@ -85,6 +86,9 @@ def try_edit(
         return _cancelled(where, cancels)
     where.check_own_queue()
     if wait is None:
+        tag = tag or _latest(where)
+        place = place_of_night(night.script, tag, where)
+        where = replace(where, script=place.script)
         if text is None and edit is None and not place.script_path.exists():
             raise no_script(place.script_path)
         file = Path("script_text") if text is not None else edit or Path(place.script)

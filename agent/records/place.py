@@ -15,6 +15,8 @@ from agent.records.shipped import DAMAGED, night_in, of_folder
 from agent.script.contract import check_script, modules_beside, no_script, read_text
 from agent.text import harmless
 
+UNPACKED = "unpacked"  # empty file in the folder of a night that was unpacked
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -61,6 +63,11 @@ class Place:
 
     def journal(self, tag: str) -> Path:
         return self.folder(tag) / "journal.sqlite"
+
+    def is_own(self, tag: str) -> bool:
+        """Return whether a night with a journal here began here: it was not unpacked, and came with no clone."""
+        folder = self.folder(tag)
+        return not (folder / UNPACKED).exists() and not self.repo.tracks(folder.relative_to(self.repo.root).as_posix())
 
     def check_own(self, tag: str) -> None:
         """Raise NightError for a night that came with the repository: its programs would run with the user's rights."""
@@ -155,10 +162,13 @@ def _check_tag(place: Place, tag: str, night: Night) -> None:
         raise NightError(f"the journal in {place.folder(tag)} is of another night, {other!r}; move its folder away")
 
 
-def place_of_night(script: Path, tag: str | None) -> Place:
-    """Find the place of a script: the one that the user named, else that of the resumed night."""
+def place_of_night(script: Path, tag: str | None, where: Place | None = None) -> Place:
+    """Find the place of a script: the one that the user named, else that of the resumed night.
+
+    where: place of the night, if that runs in another working tree.
+    """
     place = Place.of(script)
-    night = known_night(place, tag) if script == Path(SCRIPT) else None
+    night = known_night(where or place, tag) if script == Path(SCRIPT) else None
     return place if night is None else replace(place, script=night.script)
 
 

@@ -243,7 +243,7 @@ def test_a_night_comes_back_as_it_was_with_its_commits_though_all_its_refs_are_g
     assert "unpacked night t" in done(grounds, "unpack", "t")
     after = texts(grounds.folder("t"))
     changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-    assert {path for path in changed if "/tmp/" not in path} == {"journal.sqlite", "program.md"}  # a new id
+    assert {path for path in changed if "/tmp/" not in path} == {"journal.sqlite", "program.md", "unpacked"}  # a new id
     assert grounds.attempts("t") == attempts
     assert grounds.git("for-each-ref") == refs
     assert grounds.git("fsck") == ""

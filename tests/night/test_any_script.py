@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 
 import pytest
@@ -119,6 +120,47 @@ def test_its_best_script_is_taken_where_the_script_is(morning):
     grounds, _ = morning
     assert grounds.nightshift("take", "t:4").returncode == 0
     assert "1e6" in (grounds.root / "bench.py").read_text()
+
+
+def test_an_edit_of_a_script_that_was_taken_is_put_aside(morning, tmp_path):
+    grounds = Grounds(shutil.copytree(morning[0].root, tmp_path / "user", symlinks=True))
+    script, mine = grounds.root / "bench.py", BENCH.replace("100.0", "77.0")
+    script.write_text(mine)
+    grounds.git("commit", "-qam", "mine")
+    for text in (mine, mine + "# again\n"):
+        script.write_text(text)
+        done = grounds.nightshift("take", "t:0")
+        assert (done.returncode, script.read_text()) == (0, BENCH), done.stderr
+    assert (grounds.root / "bench.py.before-take").read_text() == mine + "# again\n"
+
+
+def test_a_night_that_was_unpacked_is_taken_into_a_file_only_whose_text_it_has(morning, tmp_path):
+    file = tmp_path / "t.tar.gz"
+    assert morning[0].nightshift("pack", "t", "--out", str(file)).returncode == 0
+    other = repository(tmp_path / "other", bench__py="import os\n")
+    assert other.nightshift("unpack", str(file)).returncode == 0
+    refusal = other.nightshift("take", "t:0")
+    assert refusal.returncode == 2
+    assert "has its script in bench.py, where no training script is here" in refusal.stderr
+    (other.root / "bench.py").write_text(BENCH)
+    other.git("commit", "-qam", "theirs")
+    (other.root / "bench.py").write_text(BENCH.replace("100.0", "77.0"))
+    assert other.nightshift("take", "t:4").returncode == 0
+    assert "77.0" in (other.root / "bench.py.before-take").read_text()
+
+
+def test_an_edit_is_tried_without_naming_the_script_again(morning):
+    grounds, _ = morning
+    script = grounds.root / "bench.py"
+    script.write_text(BENCH.replace("100.0", "110.0"))
+    done = grounds.nightshift("try", "-m", "faster", "--anyway", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["reason"]
+    assert grounds.attempts("t")[-1].proposal.script == script.read_text()
+    script.write_text(BENCH.replace("100.0", "120.0"))
+    (grounds.root / "below").mkdir()
+    queued = Grounds(grounds.root / "below").nightshift("try", "--queue", "-m", "more", "--tag", "t", "--anyway")
+    assert queued.returncode == 0, queued.stderr
 
 
 SEES = """\
