@@ -260,8 +260,11 @@ class NightScreen:
         for work in sorted(self._work, key=lambda work: in_order(work.worker)):
             whose = [(one_line(work.worker, TITLE_CHARS), "dim")] if len(self._work) > 1 else []
             title = _title(record.attempts[work.attempt]), "bold"
-            point = training_progress(self._folder, work, self._progress.get(work.worker))
-            pace = self._pace(point, work.began, before_training(self._folder, work))
+            point, what = self._progress.get(work.worker), None
+            if not self._told.clock:  # of a night that is past, the files say how its runs ended
+                point = training_progress(self._folder, work, point)
+                what = before_training(self._folder, work)
+            pace = self._pace(point, work.began, what)
             yield job([*whose, doing_words(work), title], point, pace)
         if not self._work:
             what, since = _between_runs(record)

@@ -11,6 +11,7 @@ from commands import refused, wait_until
 from nights import PROJECT, Grounds, command, make_repository, unigram
 from terminals import Terminal
 
+from agent.records.place import run_folder
 from agent.records.shipped import of_folder
 
 SHIPPED = PROJECT / "experiments" / "shipped"
@@ -61,6 +62,18 @@ def test_a_terminal_shows_the_panel_with_the_recorded_clock_and_then_the_end_of_
     assert max(map(len, lines)) <= 80
     assert not any(re.fullmatch(r"─+ \d\d:\d\d ─+", line) for line in lines)  # the panel is gone
     assert all(words in "\n".join(lines) for words in END)
+
+
+def test_the_files_of_runs_that_ended_long_ago_are_not_read(clone):
+    for attempt in RECORD.attempts:
+        for run in attempt.runs:
+            out = run_folder(clone.folder("five"), attempt.number, run.seed) / "out"
+            out.mkdir(parents=True)
+            (out / "metrics.jsonl").write_text('{"progress": 1.0, "loss": 3.0, "step": 9, "tokens_s": 123456789}\n')
+    with Terminal.of(command("replay", "five", "--seconds", "6"), clone.root, columns=100, rows=24) as terminal:
+        assert terminal.to_the_end() == 0
+    assert terminal.has_shown("training, seed 0 · #0 baseline", " s left · ")
+    assert not terminal.has_shown("123,456,789 tokens/s")
 
 
 def test_ctrl_c_ends_it_quietly(clone):
