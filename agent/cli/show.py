@@ -9,7 +9,7 @@ from agent.invocation import typed
 from agent.model import find_weights
 from agent.records.place import Place, run_folder
 from agent.records.record import Record, turned_from
-from agent.records.shipped import edit_in
+from agent.records.shipped import edit_in, scripts_in
 from agent.records.summary import gain_over_baseline
 from agent.sandbox.process import LOG
 from agent.text import diff_lines, harmless, harmless_lines, plain_lines
@@ -139,8 +139,10 @@ def _edit(place: Place, record: Record, attempt: Attempt) -> Answer:
 def _edit_in_record(place: Place, record: Record, attempt: Attempt) -> Answer:
     """Return how attempt 0's script became that of the best one, which is the edit that a shipped record holds."""
     if attempt.number == 0:
-        see = typed("show", f"{record.tag}:0", "--script")
-        raise NightError(f"night {record.tag} began with attempt 0, which is no edit; print its script with: {see}")
+        has_script = 0 in scripts_in(place.repo, place.shipped / record.tag, record)
+        see = typed("show", f"{record.tag}:0", *(["--script"] if has_script else []))
+        what = "print its script" if has_script else "its script is not here; see its runs"
+        raise NightError(f"night {record.tag} began with attempt 0, which is no edit; {what} with: {see}")
     first, text = record.attempts[0], edit_in(place.shipped / record.tag)
     if attempt is not record.to_take or not text or first.commit is None or attempt.commit is None:
         raise not_in_record(place, record, attempt)

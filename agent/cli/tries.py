@@ -11,7 +11,6 @@ from pathlib import Path
 from agent.errors import NightError
 from agent.experiment import Attempt, History
 from agent.files import read_end
-from agent.invocation import typed
 from agent.proposers import queue
 from agent.records.place import Place
 from agent.text import one_line
@@ -58,7 +57,8 @@ def find_try(place: Place, try_id: str) -> Try:
         for path, entry in queue.entries(folder):
             if f"t{path.stem}" == try_id:
                 return _tries(place, [(path, entry)])[0]
-    raise NightError(f"there is no try {one_line(try_id, 40)!r}; {typed('status', '--json')} lists the latest")
+    known = ", ".join(tried.id for tried in latest(place)) or "none"
+    raise NightError(f"there is no try {one_line(try_id, 40)!r} here; the latest ones: {known}")
 
 
 def under_way(place: Place) -> list[Try]:

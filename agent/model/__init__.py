@@ -55,10 +55,16 @@ def weights_of(place: Place, record: Record, attempt: Attempt) -> KeptWeights:
     weights = find_weights(place, record, attempt)
     if weights is not None:
         return weights
+    take = typed("take", f"{record.tag}:{attempt.number}")
+    if record.night.options.metric is not None:
+        raise NightError(
+            f"night {record.tag} has no weights, as its script reports {record.night.metric} itself; take the script "
+            f"with: {take}, and run it"
+        )
     if not record.is_here:
         check_unpacked(place, record.tag)
         raise NightError(f"the weights of night {record.tag} stayed where it ran: its record here has none")
-    take, train = typed("take", f"{record.tag}:{attempt.number}"), typed_python(SCRIPT)
+    train = typed_python(SCRIPT)
     raise NightError(
         f"attempt {attempt.number} of night {record.tag} has no weights here: those of edits that are not kept are "
         f"deleted, and git and {typed('pack', '--weights', 'none')} carry none; train it again with: {take}, and "

@@ -108,6 +108,15 @@ def test_without_the_text_that_the_edit_is_about_the_edit_is_still_shown(here, t
     assert "the script that night t began with is not in this repository" in refused(there.nightshift("take", "t"))
 
 
+def test_attempt_0_is_no_edit_and_the_command_that_is_named_works(here, tmp_path):
+    there = Grounds(make_repository(tmp_path / "other", unigram(SHARPNESS=0.1)))
+    shutil.copytree(here.root / "experiments" / "shipped", there.root / "experiments" / "shipped")
+    for grounds, last in ((here, "--script"), (there, "t:0")):
+        *_, command = refused(grounds.nightshift("show", "t:0", "--diff")).partition("with: nightshift ")
+        assert command.endswith(last)
+        assert grounds.nightshift(*command.split()).returncode == 0
+
+
 def test_an_edit_that_does_not_lead_to_the_named_text_is_not_taken(here):
     edit = here.root / "experiments" / "shipped" / "t" / "best.diff"
     edit.write_text(edit.read_text().replace("+SHARPNESS = 3.0", "+SHARPNESS = 4.0"))

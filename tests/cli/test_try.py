@@ -132,7 +132,8 @@ def test_a_slip_leaves_no_night_behind(grounds):
     edit(grounds, unigram(SHARPNESS=0.9))
     assert "say what is tried and why, as in: " in refused(grounds.nightshift("try", "-m", " \n ", "--tag", "t"))
     for number in ("t0001", "t0001/../t0002"):
-        assert refused(grounds.nightshift("try", "--wait", number)).startswith("there is no try ")
+        sentence = f"there is no try '{number}' here; the latest ones: none"
+        assert refused(grounds.nightshift("try", "--wait", number)) == sentence
     assert not (grounds.root / "experiments").exists()
     assert grounds.git("for-each-ref", "refs/experiments", "refs/heads/experiments") == ""
 

@@ -116,6 +116,13 @@ def test_nothing_is_audited_and_no_weights_are_wanted(morning):
     assert all(score.is_reported for score in scores)
 
 
+@pytest.mark.parametrize("words", ["export mlx-lm t", "sample x t:4"])
+def test_no_weights_are_missed_where_there_never_are_any(morning, words):
+    done = morning[0].nightshift(*words.split())
+    remedy = "itself; take the script with: nightshift take t:4, and run it\n"
+    assert done.stderr == f"nightshift: night t has no weights, as its script reports rows_s {remedy}"
+
+
 def test_its_best_script_is_taken_where_the_script_is(morning):
     grounds, _ = morning
     assert grounds.nightshift("take", "t:4").returncode == 0
