@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import COMMANDS
-from agent.records.journal import SCHEMA
+from agent.cli.run import run
+from agent.records.journal import SCHEMA, VERSION
+from agent.records.options import FIXED, option_of
 
 ROOT = Path(__file__).parents[1]
 OTHERS = tuple(ROOT / folder / "README.md" for folder in ("agent/ideas", "benchmarks", "experiments"))
@@ -90,7 +92,17 @@ def test_every_page_of_docs_is_reached_from_the_readme():
 
 
 def test_every_query_of_the_page_about_journals_runs_on_a_new_journal():
-    queries = re.findall(r'"\$journal" "([^"]+)"', (ROOT / "experiments" / "README.md").read_text())
+    page = (ROOT / "experiments" / "README.md").read_text()
+    assert f"the tables of format {VERSION}." in page
+    queries = re.findall(r'"\$journal" "([^"]+)"', page)
     with closing(sqlite3.connect(":memory:")) as database:
         database.executescript(SCHEMA)
         assert [database.execute(query).fetchall() for query in queries] == [[], []]
+
+
+def test_what_a_night_cannot_change_is_named_on_its_page_and_in_the_help():
+    row = re.search(r"(?m)^\| (.+) \| cannot change: verdicts", (ROOT / "docs" / "night.md").read_text())
+    said = re.search(r"(--judge[^;]+) cannot change", str(run.__doc__))
+    for words in (row, said):
+        assert words is not None
+        assert set(re.findall(r"--[\w-]+", words[1])) == set(map(option_of, FIXED))

@@ -69,9 +69,9 @@ def run(
     """Start a night, or resume one.
 
     A night keeps --budget-s, --seed, --dataset, and the options about judging, safety, devices and ideas: do not repeat
-    them to resume it. --judge, --confirm, --plausible-gain and --allowance-s cannot change, since verdicts before and
-    after would not compare; --sandbox can only become stronger. On a CPU a worker keeps its number of cores, for the
-    same reason. Other options may be given again: the night takes the new value and keeps it.
+    them to resume it. --judge, --confirm, --plausible-gain, --allowance-s, --limit-s and --metric cannot change, since
+    verdicts before and after would not compare; --sandbox can only become stronger. On a CPU a worker keeps its number
+    of cores, for the same reason. Other options may be given again: the night takes the new value and keeps it.
 
     Args:
         experiments: end after so many proposals beyond attempt 0, counted over the whole night
