@@ -20,7 +20,7 @@ from agent.script.dials import Range, read_dials
 
 # By how much of itself val_bpb falls when a run reads e times the text. Runs of 40 s on H100 differed least from each
 # other with 0.08 (books) and 0.2 (source code), on a CPU with some 0.2. The spread lets a night learn its own.
-WORTH, SPREAD = 0.12, 0.05
+WORTH, SPREAD, MOST_WORTH = 0.12, 0.05, 0.3
 SCATTER = 0.005  # share of a score by which repeats differ at one speed
 MOST = 0.25  # largest difference of speed that is taken out, in natural log: the script itself reports its steps
 
@@ -115,7 +115,7 @@ def _worth_bpb(measured: Iterable[tuple[Mapping[int, float], Mapping[int, float]
         middle_bpb, middle = (statistics.fmean(column) for column in zip(*own, strict=True))
         precision += sum((speed - middle) ** 2 for _, speed in own) / SCATTER**2
         told -= sum((speed - middle) * (score - middle_bpb) for score, speed in own) / (SCATTER**2 * level)
-    return max(0.0, told / precision) * level, precision**-0.5 * level
+    return min(MOST_WORTH, max(0.0, told / precision)) * level, precision**-0.5 * level
 
 
 def _bounded(difference: float) -> float:

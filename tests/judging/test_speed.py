@@ -78,6 +78,13 @@ def test_repeats_at_other_speeds_teach_what_speed_is_worth():
     assert added[2].error / math.log(1.2) < 0.4 * alone.error / math.log(1.1)
 
 
+def test_steps_that_a_script_makes_up_move_a_score_by_little():
+    scores = [1.2, 1.5, 1.8]
+    repeated = at_speed(scored_attempt(0, *scores, status=Status.KEEP, script=SCRIPT), 101, 100, 99)
+    steered = at_one_speed([repeated, edit(RATE, 1.5, 1e6)])[1][0]
+    assert 0 < steered.added < 0.08 * 1.5
+
+
 def test_without_steps_and_for_a_number_of_its_own_nothing_is_taken_out():
     silent: History = (scored_attempt(0, 1.5, 1.502, status=Status.KEEP, script=SCRIPT),)
     assert not any(at_one_speed(silent).values())
