@@ -234,4 +234,7 @@ def _is_refused() -> bool:
     """Ask whether to begin, where somebody can answer."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
-    return input("begin? [y/N] ").strip().lower() not in ("y", "yes")
+    try:
+        return input("begin? [y/N] ").strip().lower() not in ("y", "yes")
+    except (EOFError, KeyboardInterrupt):
+        return True
