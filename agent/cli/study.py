@@ -73,15 +73,18 @@ def study(
     tag, before, earlier = _tag(place, file.stem, digest)
     if before is not None and (found := of_study(record := record_of(place, tag))) is not None and found.is_complete:
         return _shown(record)
+    post_hoc = _post_hoc(place, earlier, text, scripts) if before is None else ()
     forecast = _forecast(place, planned, tag, facts["device"], workers or 1)
+    lines = _forecast_lines(forecast, planned, digest)
+    lines += [f"  post hoc, since runs of an earlier plan were seen: {change}" for change in post_hoc]
     if dry:
-        return Answer(forecast, lambda: print_folded(_forecast_lines(forecast, planned, digest)))
-    print_folded(_forecast_lines(forecast, planned, digest))
+        return Answer(forecast, lambda: print_folded(lines))
+    print_folded(lines)
     if before is None and not yes and _is_refused():
         return Answer(error="nothing was begun", exit_code=130)
     asked = {} if workers is None else {"workers": workers}
     if before is None:
-        asked["study"] = Study(text, digest, _post_hoc(place, earlier, text, scripts))  # type: ignore[assignment]
+        asked["study"] = Study(text, digest, post_hoc)  # type: ignore[assignment]
     request = Request(
         place, tag, planned.budget_s, planned.first_seed, asked, Limits(None, hours, 0), dataset=planned.dataset
     )

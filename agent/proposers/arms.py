@@ -10,7 +10,7 @@ from agent.proposers.catalogue.catalogue import applied
 from agent.proposers.catalogue.files import idea_folders, read_idea
 from agent.records.place import Place, read_script
 from agent.script.contract import check_script, imports_of_edits, read_text
-from agent.script.dials import fingerprint, set_dials
+from agent.script.dials import fingerprint, is_number, read_dials, set_dials, show
 from agent.script.merge import check_patch, patched
 
 
@@ -48,4 +48,9 @@ def _script_of(arm: Arm, folder: Path, place: Place, device_kind: str) -> str:
             raise NightError(f"there is no idea {arm.idea}; see all with: {typed('ideas')}")
         script = applied(read_idea(known), script, (), device_kind)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in arm.dials.items()}
+    for dial in read_dials(script, device_kind, strict=False):
+        if dial.name in values and is_number(dial.value) and not is_number(values[dial.name]):
+            raise NightError(
+                f"{dial.name} is {values[dial.name]!r}, and {show(dial.value)} in the script; write a number"
+            )
     return set_dials(script, device_kind, values)

@@ -164,6 +164,8 @@ def test_a_changed_plan_is_another_study_and_says_all_that_was_changed(study):
     (study.root / "train_mlx.py").write_text(unigram(JITTER=0.002, SMOOTHING=2.0))
     try:
         assert json.loads(study.nightshift("study", "sharp.toml", "--dry", "--json").stdout)["tag"] == "sharp-2"
+        dry = " ".join(study.nightshift("study", "sharp.toml", "--dry").stdout.split())
+        assert "post hoc, since runs of an earlier plan were seen: sharp: +margin = 0.5" in dry
         found = json.loads(study.nightshift("study", "sharp.toml", "--json").stdout)["results"]
     finally:
         (study.root / "sharp.toml").write_text(PLAN)
@@ -247,6 +249,7 @@ def test_what_is_wrong_with_an_arm_is_told_with_its_line_before_anything_is_made
         ('patches = ["gone.patch"]', "gone.patch does not exist"),
         ('idea = "no-such-idea"', "there is no idea no-such-idea"),
         ("dials = {SHARPNES = 0.9}", "no dial called SHARPNES"),
+        ('dials = {SHARPNESS = "much"}', "SHARPNESS is 'much', and "),
         ("", "it is the script of arm plain again"),
     ):
         (grounds.root / "sharp.toml").write_text(TWO_ARMS.replace("dials = {SHARPNESS = 0.9}", arm))
