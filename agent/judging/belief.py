@@ -123,9 +123,8 @@ class Lattice:
         places = np.repeat(np.arange(len(nodes)), [len(node.scores) for node in nodes])  # the attempt of each run
         scores = np.concatenate([node.scores for node in nodes])[:, None] / step
         errors = (scores - np.array(centres)[places, None] - POINTS) * STEP  # (runs, SIZE)
-        added = (
-            np.concatenate([node.errors or [0.0] * len(node.scores) for node in nodes])[:, None] / sigma
-        )  # (runs, 1)
+        of_added = np.concatenate([node.errors or [0.0] * len(node.scores) for node in nodes])
+        added = of_added[:, None] / sigma  # (runs, 1)
         firsts = np.searchsorted(places, np.arange(len(nodes)))
         if shared is None:
             width = np.hypot(noise, added)

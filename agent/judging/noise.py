@@ -154,22 +154,20 @@ def know(attempts: Sequence[Attempt]) -> Knowledge | None:
     nodes, corrections = [], at_one_speed(attempts)
     for attempt in attempts:
         parent, merges = 0 if attempt.parent is None else place[attempt.parent], attempt.proposal.merges
-        seen, own = observed(attempt), corrections.get(attempt.number, {})
-        scores = {seed: reference_bpb - value - own.get(seed, NONE).added for seed, value in seen.items()}
-        errors = tuple(own.get(seed, NONE).error for seed in seen)
-        merged = None if merges is None else place.get(merges)
-        dials_only = attempts[parent].outline.differs_in_dials_only(attempt.outline)
-        nodes.append(
-            Node(
-                parent,
-                tuple(scores.values()),
-                proposer_name(attempt.proposer),
-                merged,
-                tuple(scores),
-                dials_only,
-                errors,
-            )
+        seen = observed(attempt)
+        own = [corrections.get((attempt.number, seed), NONE) for seed in seen]
+        node = Node(
+            parent,
+            tuple(
+                reference_bpb - value - correction.added for value, correction in zip(seen.values(), own, strict=True)
+            ),
+            proposer_name(attempt.proposer),
+            None if merges is None else place.get(merges),
+            seeds=tuple(seen),
+            dials_only=attempts[parent].outline.differs_in_dials_only(attempt.outline),
+            errors=tuple(correction.error for correction in own),
         )
+        nodes.append(node)
     last_repeat = max((i for i, node in enumerate(nodes) if len(node.scores) > 1), default=0)
     # Later attempts add little. What their seeds do is for pairs.py to say, which takes sigma as known.
     usual_bpb = TYPICAL_SIGMA_BPB * (abs(reference_bpb) if attempts[0].is_reported and reference_bpb else 1.0)

@@ -35,29 +35,26 @@ class Correction(NamedTuple):
 NONE = Correction(0.0, 0.0)
 
 
-def at_one_speed(attempts: Sequence[Attempt]) -> Mapping[int, Mapping[int, Correction]]:
-    """Return attempt number → seed → what to add to the run's score, for the speed of the first script of its kind.
+def at_one_speed(attempts: Sequence[Attempt]) -> Mapping[tuple[int, int], Correction]:
+    """Return (attempt number, seed) → what to add to the run's score, for the speed of the first script of its kind.
 
     Each attempt comes after its parent, and is of its kind where a step takes the same time. A run that tells no speed,
     and a score that a script reports in a unit of its own, stay as they are.
     """
-    kinds: dict[int, Attempt] = {}  # attempt → the first one of its kind
+    first: dict[int, Attempt] = {}  # attempt → the first one of its kind
     speeds = {attempt.number: {} if attempt.is_reported else _log_speeds(attempt) for attempt in attempts}
     for attempt in attempts:
-        parent = kinds.get(attempt.number if attempt.parent is None else attempt.parent)
-        is_alike = parent is not None and same_step_time(attempt, parent)
-        kinds[attempt.number] = parent if is_alike and parent is not None else attempt
+        before = None if attempt.parent is None else first[attempt.parent]
+        first[attempt.number] = before if before is not None and same_step_time(attempt, before) else attempt
     worth_bpb, error_bpb = _worth_bpb([(attempt.scores_by_seed, speeds[attempt.number]) for attempt in attempts])
     usual = {number: statistics.fmean(own.values()) for number, own in speeds.items() if own}
-    faster = {
-        number: {seed: _bounded(speed - usual[kind.number]) for seed, speed in speeds[number].items()}
-        for number, kind in kinds.items()
-        if kind.number in usual
-    }
-    return {
-        number: {seed: Correction(worth_bpb * by, error_bpb * abs(by)) for seed, by in own.items()}
-        for number, own in faster.items()
-    }
+    corrections = {}
+    for number, own in speeds.items():
+        for seed, speed in own.items():
+            by = speed - usual.get(first[number].number, speed)
+            by = max(-MOST, min(MOST, by))
+            corrections[number, seed] = Correction(worth_bpb * by, error_bpb * abs(by))
+    return corrections
 
 
 def machine_speed(attempt: Attempt, parent: Attempt) -> float | None:
@@ -116,7 +113,3 @@ def _worth_bpb(measured: Iterable[tuple[Mapping[int, float], Mapping[int, float]
         precision += sum((speed - middle) ** 2 for _, speed in own) / SCATTER**2
         told -= sum((speed - middle) * (score - middle_bpb) for score, speed in own) / (SCATTER**2 * level)
     return min(MOST_WORTH, max(0.0, told / precision)) * level, precision**-0.5 * level
-
-
-def _bounded(difference: float) -> float:
-    return max(-MOST, min(MOST, difference))

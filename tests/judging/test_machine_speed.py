@@ -49,7 +49,7 @@ def test_what_the_machine_brought_to_a_turned_rate_is_taken_out(steps_s):
 @pytest.mark.parametrize("script", [ROWS, WIDTH, CODE])
 def test_an_edit_that_may_change_the_speed_keeps_what_it_gains_by_it(script):
     faster = edit(script, 1.45, 125)
-    assert at_one_speed([FIRST, faster])[1] == {0: (0.0, 0.0)}
+    assert at_one_speed([FIRST, faster])[1, 0] == (0.0, 0.0)
     assert machine_speed(faster, FIRST) is None
     assert gain_bpb(faster) == gain_bpb(edit(script, 1.45, 100)) > 0.04
 
@@ -64,29 +64,29 @@ def test_parameters_that_came_or_went_tell_that_a_rate_is_more_than_a_rate():
 def test_an_edit_of_an_edit_is_measured_at_the_speed_of_the_first_of_its_kind():
     kept = replace(edit(ROWS, 1.45, 60), settled=True, decisions=(Decision(Kind.KEPT, ""),))
     turned = edit(ROWS.replace("0.1 ", "0.2 "), 1.45, 66, 2, 1)
-    assert at_one_speed([FIRST, kept, turned])[2][0].added == pytest.approx(1.5 * WORTH * math.log(1.1))
+    assert at_one_speed([FIRST, kept, turned])[2, 0].added == pytest.approx(1.5 * WORTH * math.log(1.1))
     assert machine_speed(turned, kept) == pytest.approx(1.1)
 
 
 def test_repeats_at_other_speeds_teach_what_speed_is_worth():
     scores = [1.5 - 0.45 * math.log(speed) for speed in (0.8, 1.0, 1.2)]
     repeated = at_speed(scored_attempt(0, *scores, status=Status.KEEP, script=SCRIPT), 80, 100, 120)
-    added = at_one_speed([repeated])[0]
-    assert (added[2].added - added[0].added) / math.log(1.2 / 0.8) == pytest.approx(0.45, rel=0.1)
-    alone = at_one_speed([FIRST, edit(RATE, 1.5, 110)])[1][0]
+    added = at_one_speed([repeated])
+    assert (added[0, 2].added - added[0, 0].added) / math.log(1.2 / 0.8) == pytest.approx(0.45, rel=0.1)
+    alone = at_one_speed([FIRST, edit(RATE, 1.5, 110)])[1, 0]
     assert alone == pytest.approx((1.5 * WORTH * math.log(1.1), 1.5 * SPREAD * math.log(1.1)))
-    assert added[2].error / math.log(1.2) < 0.4 * alone.error / math.log(1.1)
+    assert added[0, 2].error / math.log(1.2) < 0.4 * alone.error / math.log(1.1)
 
 
 def test_steps_that_a_script_makes_up_move_a_score_by_little():
     scores = [1.2, 1.5, 1.8]
     repeated = at_speed(scored_attempt(0, *scores, status=Status.KEEP, script=SCRIPT), 101, 100, 99)
-    steered = at_one_speed([repeated, edit(RATE, 1.5, 1e6)])[1][0]
+    steered = at_one_speed([repeated, edit(RATE, 1.5, 1e6)])[1, 0]
     assert 0 < steered.added < 0.08 * 1.5
 
 
 def test_without_steps_and_for_a_number_of_its_own_nothing_is_taken_out():
     silent: History = (scored_attempt(0, 1.5, 1.502, status=Status.KEEP, script=SCRIPT),)
-    assert not any(at_one_speed(silent).values())
+    assert at_one_speed(silent) == {}
     runs = (replace(run, score=replace(run.score, is_reported=True)) for run in FIRST.runs if run.score)
-    assert not any(at_one_speed([replace(FIRST, runs=tuple(runs))]).values())
+    assert at_one_speed([replace(FIRST, runs=tuple(runs))]) == {}
