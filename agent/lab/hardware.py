@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 DeviceKind = Literal["cpu", "metal", "cuda"]
 
@@ -255,29 +255,25 @@ class BudgetClock:
     time of their process. Elsewhere it is the wall clock.
     """
 
-    def __init__(
-        self,
-        tasks: Callable[[], Iterable[Path]] | None = None,
-        cores: int | None = None,
-        processor_s: Callable[[], float] = time.process_time,
-    ) -> None:
-        """Begin to count for this process, or for tasks(), folders in /proc of threads, which ran for processor_s()."""
-        self._tasks = tasks or own_tasks if (tasks or device_kind() == "cpu") and sys.platform == "linux" else None
+    def __init__(self, look: Callable[[], "Threads"] | None = None, cores: int | None = None) -> None:
+        """Begin to count for this process, or for the threads that look() returns."""
+        is_counted = sys.platform == "linux" and (look is not None or device_kind() == "cpu")
+        self._look = look or own_threads if is_counted else None
         self._cores = cores or usable_cores()
-        self._before: dict[Path, tuple[int, int]] = dict(self._times())
+        self._before, self._ran_before_s = self._times()
         self._now = dict(self._before)
-        self._processor_s, self._ran_before_s = processor_s, processor_s()
         self._began_s = time.perf_counter()
         self._wall_s = self._elapsed_s = 0.0  # as of the last look
 
     @property
     def elapsed_s(self) -> float:
         """Return the seconds that the machine gave until now; they never stand still."""
-        self._now.update(self._times())
+        now, all_ran_s = self._times()
+        self._now.update(now)
         times = [(now, self._before.get(task, (0, 0))) for task, now in self._now.items()]
         wall_s = time.perf_counter() - self._began_s
         ran_s, queued_s = (sum(now[i] - before[i] for now, before in times) / 1e9 for i in (0, 1))
-        ran_s = max(ran_s, self._processor_s() - self._ran_before_s)
+        ran_s = max(ran_s, all_ran_s - self._ran_before_s)
         awake = sum(sum(now) - sum(before) > AWAKE * 1e9 * wall_s for now, before in times)
         busy = min(self._cores, max(1.0, awake, (ran_s + queued_s) / wall_s - 1))
         given_s = wall_s - max(0.0, min(queued_s, busy * wall_s - ran_s)) / busy
@@ -291,17 +287,28 @@ class BudgetClock:
         elapsed_s = self.elapsed_s
         return self._wall_s - elapsed_s
 
-    def _times(self) -> Iterable[tuple[Path, tuple[int, int]]]:
-        """Yield the nanoseconds that each thread ran, and stood in the queue of a core, since it began."""
-        for task in self._tasks() if self._tasks else ():
+    def _times(self) -> tuple[dict[Path, tuple[int, int]], float]:
+        """Return the nanoseconds that each thread ran and stood in a queue, and the seconds that all have run."""
+        if self._look is None:
+            return {}, 0.0
+        threads, times = self._look(), {}
+        for folder in threads.folders:
             with suppress(OSError, ValueError):  # it has just ended, or the kernel does not count
-                ran, queued, _ = (task / "schedstat").read_bytes().split()
-                yield task, (int(ran), int(queued))
+                ran, queued, _ = (folder / "schedstat").read_bytes().split()
+                times[folder] = int(ran), int(queued)
+        return times, threads.ran_s
 
 
-def own_tasks() -> Iterable[Path]:
-    """Return the folders of this process's threads in /proc."""
-    return Path("/proc/self/task").iterdir()
+class Threads(NamedTuple):
+    """Threads whose time a clock counts."""
+
+    folders: Iterable[Path]  # of each thread, in /proc
+    ran_s: float  # processor's time of their processes, with that of threads that have ended
+
+
+def own_threads() -> Threads:
+    """Return the threads of this process."""
+    return Threads(Path("/proc/self/task").iterdir(), time.process_time())
 
 
 MEMORY_SHARE = 0.9  # share of a device's memory; on a Mac that memory is two thirds to three quarters of the machine's

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from agent.clock import SLEEP_TOLERANCE_S, Stopwatch
 from agent.experiment import Ending
 from agent.files import read_tail
 from agent.invocation import own_python
-from agent.lab.hardware import BudgetClock
+from agent.lab.hardware import BudgetClock, Threads
 from agent.sandbox.crash import why_crashed
 from agent.sandbox.supervisor import GRACE_S, Report, ResourceLimits
 from agent.text import harmless, shorten
@@ -123,7 +123,7 @@ class Others:
     """Watch what other programs take of the processors that the descendants of a process want."""
 
     def __init__(self, pid: int, cores: Sequence[int]) -> None:
-        self._clock = BudgetClock(lambda: tasks_below(pid), len(cores) or None, lambda: processor_s_below(pid))
+        self._clock = BudgetClock(lambda: threads_below(pid), len(cores) or None)
         self._watch = Stopwatch()
         self._looked_s = self._took_s = 0.0
 
@@ -140,24 +140,17 @@ class Others:
         return self._took_s / self._looked_s if self._looked_s else None
 
 
-def tasks_below(pid: int) -> Iterator[Path]:
-    """Yield the folders in /proc of all threads of a process's descendants."""
-    with suppress(psutil.Error):
-        for process in psutil.Process(pid).children(recursive=True):
-            with suppress(OSError):  # it has just ended
-                yield from Path(f"/proc/{process.pid}/task").iterdir()
-
-
-def processor_s_below(pid: int) -> float:
-    """Return the seconds that a process's descendants have run, those that have ended and were waited for included."""
-    seconds = 0.0
+def threads_below(pid: int) -> Threads:
+    """Return the threads of a process's descendants; what ended ones ran is known where they were waited for."""
+    folders, ran_s = list[Path](), 0.0
     with suppress(psutil.Error):
         process = psutil.Process(pid)
-        seconds += sum(process.cpu_times()[2:4])
+        ran_s += sum(process.cpu_times()[2:4])  # of its children that have ended
         for child in process.children(recursive=True):
-            with suppress(psutil.Error):
-                seconds += sum(child.cpu_times()[:4])
-    return seconds
+            with suppress(psutil.Error, OSError):  # it has just ended
+                ran_s += sum(child.cpu_times()[:4])
+                folders += Path(f"/proc/{child.pid}/task").iterdir()
+    return Threads(folders, ran_s)
 
 
 def start_supervisor(
