@@ -14,7 +14,7 @@ from agent.errors import Exhausted
 from agent.experiment import Attempt, Decision, Kind, Noise, Proposal
 from agent.proposers.catalogue import files
 from agent.proposers.catalogue.catalogue import Catalogue
-from agent.proposers.catalogue.evidence import KINSHIP, Measurement, estimates
+from agent.proposers.catalogue.evidence import GROUP_SHARE, Measurement, estimates
 from agent.proposers.proposer import Briefing
 from agent.records.record import Record
 from agent.script.dials import outline_of
@@ -108,15 +108,15 @@ def test_what_earlier_nights_found_to_be_worse_comes_later_or_never_and_the_prop
     assert catalogue(folder).proposals(brief(START, past=crashed))[0].proposer == "catalogue: wider"
 
 
-def test_a_measured_idea_tells_of_its_relatives_as_the_joint_normal_distribution_says():
-    promised, families = {"a": 1.0, "b": 0.5, "c": 0.5, "d": -0.4}, {"a": "x", "b": "x", "c": "y", "d": "x"}
+def test_a_measured_idea_tells_of_its_group_as_the_joint_normal_distribution_says():
+    promised, groups = {"a": 1.0, "b": 0.5, "c": 0.5, "d": -0.4}, {"a": "x", "b": "x", "c": "y", "d": "x"}
     gains = [("a", -1.0, 0.4, 1.0), ("a", -0.6, 0.3, 0.5), ("d", 0.1, 0.2, 1.0), ("c", 0.7, 0.5, 0.8)]
     measured = [Measurement(slug, "t", at, gain, error, alike) for at, (slug, gain, error, alike) in enumerate(gains)]
-    found = estimates(promised, families, measured)
+    found = estimates(promised, groups, measured)
 
     names = list(promised)
     sizes = np.array([1.0, 0.5, 0.5, 0.2])  # the promise, half of an expected loss
-    kin = np.array([[1.0 if i == j else KINSHIP * (families[i] == families[j]) for j in names] for i in names])
+    kin = np.array([[1.0 if i == j else GROUP_SHARE * (groups[i] == groups[j]) for j in names] for i in names])
     prior = kin * np.outer(sizes, sizes)
     seen = np.array([[name == slug for name in names] for slug, *_ in gains], float)
     _, values, errors, alike = (np.array(column) for column in zip(*gains, strict=True))
@@ -127,7 +127,7 @@ def test_a_measured_idea_tells_of_its_relatives_as_the_joint_normal_distribution
     spread = np.sqrt(np.diag(prior - pull @ seen @ prior))
     assert [found[name].mean_percent for name in names] == pytest.approx(expected.tolist())
     assert [found[name].spread_percent for name in names] == pytest.approx(spread.tolist())
-    assert found["b"].mean_percent < found["c"].mean_percent  # what helps its relative less, too
+    assert found["b"].mean_percent < found["c"].mean_percent  # of its group, "a" brought a loss
 
 
 def share_of_promises(promised, values, sizes, seen, noise) -> float:

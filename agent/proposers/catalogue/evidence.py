@@ -2,12 +2,12 @@
 
 A file's gain was measured by others, on other machines. So the true gain of an idea is modelled as
 
-    share * promised + size * (√KINSHIP * u + √(1 - KINSHIP) * z),    u and z standard normal
+    share * promised + size * (√GROUP_SHARE * u + √(1 - GROUP_SHARE) * z),    u and z standard normal
 
 where size is the promised gain, half of an expected loss, and LEAST_SIZE at least. The share of a promise that arrives
 on this script and device is common to all ideas: a regression of what was measured on what was promised. u is common to
-the ideas of a family, and z is an idea's own; given the share, both have normal posteriors. So one idea's measurement
-corrects that idea, its relatives by some of it, and a little all others: if promised gains have come out at a tenth,
+the ideas of a group, and z is an idea's own; given the share, both have normal posteriors. So one idea's measurement
+corrects that idea, less the others of its group, and a little all others: if promised gains have come out at a tenth,
 less is expected of the next, and least of what does the same in another way. A measurement under other conditions
 counts as one of another gain, which deviates from this one by more the less the conditions are alike.
 """
@@ -21,12 +21,12 @@ from statistics import NormalDist
 
 from agent.experiment import Attempt, History, Night, Status, best_of, proposer_name
 from agent.proposers.attempts import FAILURES, was_near
-from agent.proposers.catalogue.files import NO_FAMILY, KnownIdea
+from agent.proposers.catalogue.files import NO_GROUP, KnownIdea
 from agent.records.record import Record, likeness
 
 PROPOSER = "catalogue"
 SHARE = NormalDist(0.6, 0.5)  # expected share of a reported gain: gains shrink where they are copied
-KINSHIP = 0.25  # correlation of a family's ideas in a night: 0.23 in 28 pairs of the shipped nights, of others -0.01
+GROUP_SHARE = 0.25  # correlation of what two ideas of a group bring: some 0.2 in the shipped nights, 0 across groups
 LEAST_SIZE = 0.1  # percent: so much is open even about an idea of which nothing is promised
 LEAST_ERROR = 0.01  # percent: a script that ignores its seed has no noise, and yet its next version differs
 WARNING = 0.5  # share of the loss that an idea's file expects; few are wrong by all of it, and a gain is what counts
@@ -77,9 +77,9 @@ class Estimate:
 
 
 def estimates(
-    promised: Mapping[str, float], family: Mapping[str, str], measured: Iterable[Measurement]
+    promised: Mapping[str, float], group: Mapping[str, str], measured: Iterable[Measurement]
 ) -> dict[str, Estimate]:
-    """Return the estimate for each idea, given the promised gains, the families, and all measurements of ideas."""
+    """Return the estimate for each idea, given the promised gains, the groups, and all measurements of ideas."""
     size = {slug: max(gain, -WARNING * gain, LEAST_SIZE) for slug, gain in promised.items()}
     precision, arrived = 1 / SHARE.variance, SHARE.mean / SHARE.variance
     weights, sums = dict.fromkeys(promised, 0.0), dict.fromkeys(promised, 0.0)  # of an idea's gains, by exactness
@@ -94,17 +94,17 @@ def estimates(
             sums[slug] += measurement.gain_percent / variance
     share = max(0.0, arrived / precision)
     expected = {slug: share * gain for slug, gain in promised.items()}
-    common = {slug: math.sqrt(KINSHIP) * each for slug, each in size.items()}  # what one u is worth to an idea
-    own = {slug: (1 - KINSHIP) * each**2 for slug, each in size.items()}  # variance that is left when u is known
-    precisions, pulls = dict.fromkeys(family.values(), 1.0), dict.fromkeys(family.values(), 0.0)  # of u
+    common = {slug: math.sqrt(GROUP_SHARE) * each for slug, each in size.items()}  # what one u is worth to an idea
+    own = {slug: (1 - GROUP_SHARE) * each**2 for slug, each in size.items()}  # variance that is left when u is known
+    precisions, pulls = dict.fromkeys(group.values(), 1.0), dict.fromkeys(group.values(), 0.0)  # of u
     for slug, weight in weights.items():
         seen = 1 + own[slug] * weight
-        precisions[family[slug]] += common[slug] ** 2 * weight / seen
-        pulls[family[slug]] += common[slug] * (sums[slug] - expected[slug] * weight) / seen
+        precisions[group[slug]] += common[slug] ** 2 * weight / seen
+        pulls[group[slug]] += common[slug] * (sums[slug] - expected[slug] * weight) / seen
     found = {}
     for slug, weight in weights.items():
         left = 1 / (1 + own[slug] * weight)  # share of the expectation that the idea's own measurements leave
-        u, variance = pulls[family[slug]] / precisions[family[slug]], 1 / precisions[family[slug]]
+        u, variance = pulls[group[slug]] / precisions[group[slug]], 1 / precisions[group[slug]]
         mean = left * (expected[slug] + common[slug] * u + own[slug] * sums[slug])
         found[slug] = Estimate(mean, math.sqrt(left * own[slug] + (left * common[slug]) ** 2 * variance))
     return found
@@ -181,8 +181,8 @@ def prospects(
             measured += _measured(by_slug, other.tag, other.attempts, other.sigma_bpb, alike)
     measured += _measured(by_slug, night.tag, history, sigma_bpb, 1.0)
     promised = {slug: idea.gain_percent[night.device_kind] for slug, idea in by_slug.items()}
-    families = {slug: slug if idea.group == NO_FAMILY else idea.group for slug, idea in by_slug.items()}
-    expected = estimates(promised, families, measured)
+    groups = {slug: slug if idea.group == NO_GROUP else idea.group for slug, idea in by_slug.items()}
+    expected = estimates(promised, groups, measured)
     listed = []
     for slug, idea in by_slug.items():
         own = tuple(measurement for measurement in measured if measurement.slug == slug)

@@ -21,7 +21,7 @@ from agent.text import harmless, one_line, paragraphs
 
 FIELDS = ("Title", "Why", "Source", "Reported", "Group", "Gain", "Cost")
 SMALL_GAIN_PERCENT = 0.1  # expected of an idea whose file states no gain: most ideas bring little
-NO_FAMILY = "other"  # the group of ideas that have nothing in common
+NO_GROUP = "other"  # the group of ideas that have nothing in common
 TITLE_CHARS, TEXT_CHARS, GROUP_CHARS = 80, 2000, 20
 
 SLUG = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # commits, tables and the journal hold this name
@@ -84,7 +84,7 @@ def read_idea(file: Path) -> KnownIdea:
         why=paragraphs(fields.get("Why", "").replace("\n", " "), TEXT_CHARS),
         source=one_line(fields.get("Source", ""), TEXT_CHARS),
         reported=one_line(fields.get("Reported", ""), TEXT_CHARS),
-        group=one_line(fields.get("Group", NO_FAMILY), GROUP_CHARS),
+        group=one_line(fields.get("Group", NO_GROUP), GROUP_CHARS),
         gain_percent=_percent(fields, "Gain", SMALL_GAIN_PERCENT, file),
         cost_percent=_percent(fields, "Cost", 0.0, file),
         patch=patch,
