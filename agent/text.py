@@ -135,9 +135,8 @@ def versus(
     paired = f", but {better(same_bpb, decimals)} over the seeds that both ran" if same_bpb * lower_bpb < 0 else ""
     worth = "" if sure is None else f", {percent_sure(sure)} sure of a gain"
     drift = 0.0 if machine is None else round(machine - 1, 2)
-    speed = (
-        f", on a machine {abs(drift):.0%} {'faster' if drift > 0 else 'slower'}" if abs(drift) >= TELLING_DRIFT else ""
-    )
+    how = f"{abs(drift):.0%} {'faster' if drift > 0 else 'slower'}"
+    speed = f", while the machine was {how}" if abs(drift) >= TELLING_DRIFT else ""
     return f"{better(lower_bpb, decimals)} than {whom}{paired}{speed}{worth}"
 
 

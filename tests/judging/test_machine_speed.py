@@ -48,7 +48,7 @@ def test_what_the_machine_brought_to_a_turned_rate_is_taken_out(steps_s):
     assert verdict.gain_bpb == pytest.approx(0, abs=0.15 * abs(as_expected - 1.5))
     assert verdict.sure == pytest.approx(0.3, abs=0.2)  # the worth of speed is not known exactly
     faster = f"{abs(steps_s - 100)}% {'faster' if steps_s > 100 else 'slower'}"
-    assert f"than its parent, on a machine {faster}" in verdict.reason
+    assert f"than its parent, while the machine was {faster}" in verdict.reason
 
 
 @pytest.mark.parametrize("script", [ROWS, WIDTH, CODE])
